@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "config/keys.hpp"
@@ -50,6 +51,17 @@ void check_options(const Entry& entry, const Node& slot_section, const PluginSlo
   }
 }
 
+// For a number where a plugin's name is expected, as in `learning_rate: 1e-3`: the key of the section that takes one.
+std::string number_key(const PluginSlot& slot, const Node& node) {
+  double number = 0.0;
+  const char* const end = node.text.data() + node.text.size();
+  if (std::from_chars(node.text.data(), end, number).ptr != end) return "";
+  for (const Key& key : keys())
+    if (key.option.type == "number" && key.option.name.starts_with(slot.path + "."))
+      return "; a number is set by " + key.option.name + ": " + node.text;
+  return "";
+}
+
 void check_section(const Node& node, const std::string& path, const PluginSource& plugins) {
   if (node.kind == NodeKind::Null) return;
   if (node.kind != NodeKind::Map) {
@@ -92,7 +104,8 @@ void check_plugin(const Node& section, const PluginSlot& slot, const PluginSourc
   } catch (const UserError& error) {
     throw UserError(node->place, path + ": " + error.what());
   }
-  if (!found) throw UserError(node->place, path + ": " + plugins.missing(slot.kind, node->text));
+  if (!found)
+    throw UserError(node->place, path + ": " + plugins.missing(slot.kind, node->text) + number_key(slot, *node));
 }
 
 void check_keys(const Node& tree, const PluginSource& plugins) {

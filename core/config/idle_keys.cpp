@@ -52,6 +52,16 @@ void check_idle_keys(const Node& tree, const RunConfig& run) {
                         "step_policy",
                         "step_policy is " + policy + ", and only with plain may updates be made in the next step",
                         "set step_policy: plain"});
+  if (!run.validation.data.path.empty() && !run.validation.data.document_end)
+    refuse_given(tree, {{"validation.document_end"},
+                        "validation.documents",
+                        "validation.documents is packed, with which documents have no ends",
+                        "set validation.documents: separate"});
+  if (!run.data.document_end && !run.validation.data.document_end)
+    refuse_given(tree, {{"data.document_end"},
+                        "data.documents",
+                        "data.documents is packed, with which documents have no ends",
+                        "set data.documents: separate"});
   if (!offload.automatic) {
     refuse_given(tree, {{"offload.host.plugin", "offload.disk.plugin"},
                         "offload.automatic",
@@ -61,6 +71,11 @@ void check_idle_keys(const Node& tree, const RunConfig& run) {
       refuse_given(tree, {{"offload.updates_at_end"},
                           "offload.optimizer.plugin",
                           "offload.optimizer is none, and every update ends its step anyway",
+                          "set offload.optimizer"});
+    if (!offload.optimizer)
+      refuse_given(tree, {{"offload.update_elements"},
+                          "offload.optimizer.plugin",
+                          "offload.optimizer is none, and no optimizer state leaves the device",
                           "set offload.optimizer"});
     if (offload.homes().empty())
       refuse_given(tree, {{"offload.read_ahead"},
@@ -72,9 +87,10 @@ void check_idle_keys(const Node& tree, const RunConfig& run) {
     refuse_given(tree, {with_if({"checkpoint.keep"}, "checkpoint.every", run.checkpoint.every > 0), "checkpoint.path",
                         "checkpoint.path is empty, and nothing is saved", "set checkpoint.path"});
   if (run.validation.data.path.empty())
-    refuse_given(tree, {with_if({"validation.samples", "validation.documents", "validation.document_end"},
-                                "validation.every", run.validation.every > 0),
-                        "validation.path", "validation.path names no token file", "set validation.path"});
+    refuse_given(
+        tree, {with_if({"validation.plugin", "validation.samples", "validation.documents", "validation.document_end"},
+                       "validation.every", run.validation.every > 0),
+               "validation.path", "validation.path names no token file", "set validation.path"});
 }
 
 }  // namespace strata::config

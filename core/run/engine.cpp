@@ -1,6 +1,7 @@
 #include <strata/error.hpp>
 
 #include "run/implementation.hpp"
+#include "run/saved_model.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata {
@@ -209,8 +210,8 @@ bool Engine::resume(const std::string& from, Where where) {
   if (from == "latest" && engine.config().checkpoint.path.empty())
     refuse("resume", where,
            "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
-  runtime::check_start(engine.config(), from);
-  engine.started = engine.part([&] { return engine.run.resume(from); }).has_value();
+  runtime::check_resume(engine.resolved, from);
+  engine.started = engine.part([&] { return runtime::resume(engine.run, engine.resolved, from); }).has_value();
   return engine.started;
 }
 
@@ -220,6 +221,10 @@ void Engine::export_weights(const std::string& folder, Where where) {
   engine.run.export_weights(folder);
 }
 
+bool Engine::log_due() const {
+  const std::int64_t done = steps_done();
+  return done > 0 && (done == steps() || done % implementation_->config().train.log_every == 0);
+}
 bool Engine::validation_due() const {
   return implementation_->run.validation_due();
 }

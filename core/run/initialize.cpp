@@ -6,6 +6,7 @@
 #include "run/implementation.hpp"
 #include "run/launch_groups.hpp"
 #include "run/settle_homes.hpp"
+#include "run/unused_settings.hpp"
 
 namespace strata {
 
@@ -91,6 +92,7 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
   const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
   const auto extend = [&](std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry) {
     for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
+    runtime::check_program_keys(trees);
     if (!held->model) return;
     check_no_model(trees);
     settings.push_back(std::string("model.plugin=") + program_model);
@@ -98,6 +100,8 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
     add(registry, plugin_of(held));
   };
   runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
+  runtime::check_program_keys(run.config);
+  runtime::check_memory_budget(run);
   if (settle) settle(run);
   held->lent = false;
   return run;

@@ -4,10 +4,12 @@
 #include <strata/options_in_file.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include "checkpoint/hugging_face.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "plugin_host/plugin_call.hpp"
+#include "run/model_options.hpp"
 #include "step/learning_rate.hpp"
 
 namespace strata::runtime {
@@ -26,17 +28,37 @@ class FileOptions final : public OptionsInFile {
     if (given && now != in_file && contradiction.empty())
       contradiction = path + " is " + now + ", and the config.json of model.init has " + std::string(key) + " " +
                       in_file + "; leave the option out to take the file's";
+    taken.insert(name);
     choice_.options.set(name, value);
     for (config::Resolved& row : run_.listing)
       if (row.path == path && !given) row = {path, value, run_.model.init + "/config.json " + std::string(key)};
   }
 
   std::string contradiction;  // of an option that the config gives; empty: none
+  std::set<std::string> taken;
 
  private:
   config::RunConfig& run_;
   config::PluginChoice& choice_;
 };
+
+// Throws UserError for an option that makes another model and has no effect beside the folder's config.json, though the
+// plugin does not report that the file sets it.
+void check_given(const config::RunConfig& run, plugin_host::PluginRegistry& registry, const std::string& name,
+                 const std::string& config_json) {
+  const config::PluginChoice& choice = run.model.plugin;
+  if (acts_in_training_only(name)) return;
+  OptionValues without = choice.options;
+  without.set(name, default_options(registry.find(PluginKind::Model, choice.plugin).manifest.options).value(name));
+  const std::optional<std::string> given = architecture(choice, choice.options, registry);
+  const std::optional<std::string> made = architecture(choice, choice.options, registry, config_json);
+  const bool makes_another = given && given != architecture(choice, without, registry);
+  if (!makes_another || given == made || made != architecture(choice, without, registry, config_json)) return;
+  throw UserError(choice.options_place, choice.slot + "." + choice.name + "." + name + " is " +
+                                            config::to_text(choice.options.value(name)) +
+                                            ", and the config.json of model.init decides otherwise; leave the option "
+                                            "out to take the file's");
+}
 
 // The model's sizes are those of the folder that its weights come from.
 void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& registry) {
@@ -49,6 +71,8 @@ void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& regi
   const std::string text = checkpoint::HuggingFaceFolder(run.model.init).config_text();
   plugin_call(choice.kind + "/" + choice.name, "configure()", 0, [&] { model->configure(text); });
   if (!options.contradiction.empty()) throw UserError(choice.options_place, options.contradiction);
+  for (const std::string& name : choice.given)
+    if (!options.taken.contains(name)) check_given(run, registry, name, text);
 }
 
 }  // namespace

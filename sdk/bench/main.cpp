@@ -17,6 +17,7 @@
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
+#include "tools/launch/nproc.hpp"
 #include "tools/launch/run_ranks.hpp"
 
 namespace {
@@ -29,6 +30,8 @@ struct Arguments {
   std::vector<std::string> sizes;    // as in 64MiB, or a plain number
   int threads = 0;                   // 0: libtorch's default, or the launcher's
   int nproc = 2;                     // ranks to start, if the kind is measured between ranks
+  const CLI::Option* nproc_option = nullptr;
+  const CLI::Option* communicator_option = nullptr;
   bool oversubscribe = false;
   std::string plugin_path;
   std::string format = "table";
@@ -50,16 +53,18 @@ void describe(CLI::App& app, Arguments& arguments) {
       ->capture_default_str()
       ->check(CLI::Range(report::smallest_pairs, 10000));
   app.add_option("--threads", arguments.threads, "Threads per process")->check(CLI::Range(1, 4096));
-  app.add_option("--nproc", arguments.nproc, "Number of ranks to start, for a communicator or a partitioner")
-      ->capture_default_str()
-      ->check(CLI::Range(2, 4096));
+  arguments.nproc_option =
+      app.add_option("--nproc", arguments.nproc, "Number of ranks to start, for a communicator or a partitioner")
+          ->capture_default_str()
+          ->check(CLI::Range(2, 4096));
   cli::add_oversubscribe(app, arguments.oversubscribe);
   app.add_option("--seconds", arguments.settings.seconds,
                  "Approximate length of one timing, in seconds; short work is repeated")
       ->capture_default_str()
       ->check(CLI::Range(1e-6, 60.0));
-  app.add_option("--communicator", arguments.settings.communicator,
-                 "Communicator plugin, for a partitioner (default: the first usable one of automatic.communicator)");
+  arguments.communicator_option = app.add_option(
+      "--communicator", arguments.settings.communicator,
+      "Communicator plugin, for a partitioner (default: the first usable one of automatic.communicator)");
   app.add_option("--plugin-path", arguments.plugin_path, "Folders to search for plugins first, separated by colons");
   app.add_option("--format", arguments.format, "Output format")
       ->check(CLI::IsMember(cli::table_formats))
@@ -134,6 +139,15 @@ void print_report(const bench::BenchReport& report, const std::string& format) {
               << " rounds, each of the plugin and its floor; ratio: time / floor time with its 99 % interval\n";
 }
 
+// Refuses options that do nothing for this kind of plugin.
+void check_ranks_options(const Arguments& arguments, PluginKind kind) {
+  const std::string found = std::string(to_string(kind)) + " plugins are measured ";
+  if (arguments.nproc_option->count() > 0 && !bench::needs_ranks(kind))
+    throw UserError("--nproc: " + found + "in one process; leave it out");
+  if (arguments.communicator_option->count() > 0 && kind != PluginKind::Partitioner)
+    throw UserError("--communicator: " + found + "without another one; leave it out");
+}
+
 // `command_line`: this process's arguments without the program's name.
 int measure(Arguments& arguments, const std::vector<std::string>& command_line) {
   const bench::Registry registry = plugin_host::open_registry(arguments.plugin_path);
@@ -141,9 +155,11 @@ int measure(Arguments& arguments, const std::vector<std::string>& command_line) 
   bench::Settings& settings = arguments.settings;
   settings.options = cli::options_of(arguments.options);
   for (const std::string& size : arguments.sizes) settings.sizes.push_back(cli::size_value("--size", size));
+  check_ranks_options(arguments, chosen.kind);
   if (bench::needs_ranks(chosen.kind)) {
     settings.place = launch::read_environment();
-    if (settings.place.launcher == launch::Launcher::None) {
+    const bool asked = arguments.nproc_option->count() > 0 || settings.place.launcher == launch::Launcher::None;
+    if (launch::starts_ranks(asked ? arguments.nproc : 0, settings.place)) {
       bench::check_usable(registry, chosen.kind, chosen.name_or_path);
       return start_ranks(arguments, command_line);
     }

@@ -13,6 +13,7 @@
 #include "compare/variants.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/leave.hpp"
+#include "tools/launch/nproc.hpp"
 
 namespace {
 
@@ -72,6 +73,7 @@ std::ofstream page_file(const std::string& path) {
 }
 
 int compare(const CompareArguments& arguments, std::ostream& out) {
+  launch::check_alone("strata compare");
   const report::TableFormat format = report::parse_table_format(arguments.format);
   std::vector<ComparedRun> runs = runs_of(arguments);
   std::ofstream page = page_file(arguments.html);

@@ -19,14 +19,30 @@ void DeepSpeedTranslation::emit_default(const std::string& path, const Node& row
   const Node* moved = deepspeed_table("moved").get(path);
   const std::string compat = chosen_["version"];
   if (moved != nullptr && is_older(compat, text_at(*moved, "before"))) value = text_at(*moved, "default");
+  const std::optional<Default> ruled = default_by_rule(text_at(row, "default_rule"));
+  if (ruled) value = ruled->value;
   if (value.empty() || find(tree, target) != nullptr) return;
-  Node source = scalar_node(value);
+  Node source = value.starts_with("[") ? parse_value(value, "") : scalar_node(value);
   source.place = place;
-  source.origin = "DeepSpeed" + (moved != nullptr ? " " + compat : "") + "'s default of";
+  source.origin = ruled              ? ruled->owner + "'s default of"
+                  : moved != nullptr ? "DeepSpeed " + compat + "'s default of"
+                                     : "DeepSpeed's default of";
   const DeepSpeedKey key{path, place, &source, &row};
   const std::string text = put_from(key, target, source);
   if (moved != nullptr) report.lines.push_back({"deepspeed_compat " + compat, path, "left out", text});
+  if (ruled) report.lines.push_back({ruled->reason, path, "left out", text + ", the default of " + ruled->owner});
   also(key);
+}
+
+std::optional<DeepSpeedTranslation::Default> DeepSpeedTranslation::default_by_rule(const std::string& rule) const {
+  if (rule.empty()) return {};
+  if (rule != "weight_decay") throw Bug("keys.yaml names an unknown rule of a default, " + rule);
+  const bool is_adam = chosen_.at("optimizer") == "adamw";
+  if (!is_adam || !file_.value<bool>("optimizer.params.torch_adam").value_or(false)) return {};
+  const bool decoupled =
+      optimizer_type() == "adamw" || file_.value<bool>("optimizer.params.adam_w_mode").value_or(true);
+  if (!decoupled) return {};  // torch.optim.Adam, which decays by 0 as DeepSpeed's own
+  return Default{"0.01", "torch.optim.AdamW", "torch_adam is true"};
 }
 
 void DeepSpeedTranslation::fill() {

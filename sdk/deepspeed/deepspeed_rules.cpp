@@ -12,10 +12,14 @@ bool DeepSpeedTranslation::rule(const DeepSpeedKey& key, const std::string& name
   if (name == "pipeline") return pipeline(key), true;
   if (name == "csv_monitor") return csv_monitor(key), true;
   if (name != "adam_w_mode") throw Bug("keys.yaml names an unknown rule " + name);
+  if (optimizer_type() != "adamw" || typed(key) != "false") return false;
+  return line(key, "AdamW decays apart from the gradient in any case, as in DeepSpeed"), true;
+}
+
+std::string DeepSpeedTranslation::optimizer_type() const {
   std::string type = file_.value<std::string>("optimizer.type").value_or("");
   for (char& letter : type) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  if (type != "adamw" || typed(key) != "false") return false;
-  return line(key, "AdamW decays apart from the gradient in any case, as in DeepSpeed"), true;
+  return type;
 }
 
 void DeepSpeedTranslation::csv_monitor(const DeepSpeedKey& key) {

@@ -70,6 +70,7 @@ void DeepSpeedTranslation::read(const Node* compat, const Node* allowed) {
     if (file_.given(row.key) == nullptr || dropped_.contains(row.key)) emit_default(row.key, row.value);
   fill();
   choose_momentum();
+  leave_out_idle();
 }
 
 const Node* DeepSpeedTranslation::set(const std::string& path) const {

@@ -68,13 +68,28 @@ class DeepSpeedTranslation {
   void choose_momentum();
 
   // deepspeed_defaults.cpp: what a ds_config leaves out.
+  struct Default {
+    std::string value;
+    std::string owner;   // whose default it is
+    std::string reason;  // why it is that one's
+  };
+  // The default of a row with a `default_rule`; nothing where the row's own holds.
+  std::optional<Default> default_by_rule(const std::string& rule) const;
   // DeepSpeed's default, where it is not ours.
   void emit_default(const std::string& path, const Node& row);
   void fill();
 
+  // deepspeed_idle.cpp: what does nothing beside other keys.
+  // What --set says of a key of ours, else the translation; empty: neither.
+  std::string value_of(const std::string& target) const;
+  void leave_out(const std::string& target, const std::string& reason);
+  void leave_out_idle();
+
   // deepspeed_rules.cpp: pipeline and batch, and the keys that the table gives a rule.
   // False: the row goes on as any other.
   bool rule(const DeepSpeedKey& key, const std::string& name);
+  // optimizer.type in small letters, as DeepSpeed compares it.
+  std::string optimizer_type() const;
   // One folder of ours from three keys.
   void csv_monitor(const DeepSpeedKey& key);
   std::int64_t stages() const;

@@ -10,9 +10,11 @@
 #include "dry_run/dry_run.hpp"
 #include "dry_run/model_facts.hpp"
 #include "run/launch_groups.hpp"
+#include "run/saved_model.hpp"
 #include "sample/character_stream.hpp"
 #include "sample/continuation.hpp"
 #include "sample/written_tokens.hpp"
+#include "tools/launch/nproc.hpp"
 
 namespace strata::cli {
 
@@ -51,6 +53,7 @@ Prepared prepare(const SampleArguments& arguments, const config::World& world) {
   if (config.model.init.empty() && arguments.checkpoint.empty())
     throw UserError(arguments.run.config +
                     ": no weights to sample from; give --checkpoint PATH or --init FOLDER, or set model.init");
+  if (!arguments.checkpoint.empty()) runtime::take_saved_model(run, arguments.checkpoint);
   const std::int64_t given = std::ssize(prompt);
   if (given > config.model.seq_len)
     throw UserError("the prompt has " + std::to_string(given) + " tokens, and model.seq_len is " +
@@ -165,7 +168,7 @@ int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& 
 
 int sample_command(const SampleArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
-  if (!starts_ranks(arguments.run, place)) return sample_on_rank(arguments, place, out);
+  if (!launch::starts_ranks(arguments.run.nproc, place)) return sample_on_rank(arguments, place, out);
   const Prepared prepared = prepare(arguments, config::World::started_here(arguments.run.nproc));
   (void)document_end_of(arguments, prepared);
   const config::RunConfig& config = prepared.run.config;

@@ -5,6 +5,7 @@
 
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/leave.hpp"
+#include "tools/launch/nproc.hpp"
 #include "verify/findings.hpp"
 #include "verify/verifying.hpp"
 
@@ -22,6 +23,7 @@ struct VerifyArguments {
 };
 
 int verify_run(const VerifyArguments& arguments) {
+  launch::check_alone("strata verify");
   const verify::Findings findings = verify::verify(arguments.run, arguments.search, arguments.keep, !arguments.quiet);
   if (arguments.format == "json")
     std::cout << to_json(findings).dump(2) << "\n";

@@ -322,10 +322,12 @@ Run plain_run_for_step(const CheckedRun& small, Run plain, std::size_t step) {
     plain.settings.emplace_back("learning_rate.base=0");
     return plain;
   }
-  for (const char* setting : {"learning_rate.plugin=warmup_lr", "learning_rate.warmup_lr.warmup_max_lr=0",
-                              "learning_rate.warmup_lr.warmup_num_steps=2"})
+  // The rate of the first update, then 0.
+  for (const char* setting : {"learning_rate.plugin=one_cycle", "learning_rate.one_cycle.cycle_max_lr=0",
+                              "learning_rate.one_cycle.cycle_first_step_size=1",
+                              "learning_rate.one_cycle.cycle_second_step_size=1000000000000"})
     plain.settings.emplace_back(setting);
-  plain.settings.push_back("learning_rate.warmup_lr.warmup_min_lr=" + std::string(learning_rate));
+  plain.settings.push_back("learning_rate.one_cycle.cycle_min_lr=" + std::string(learning_rate));
   return plain;
 }
 

@@ -46,9 +46,13 @@ class Trained:
         with open(path) as file:
             self.text = re.sub(r"//.*", "", file.read())
         self.written = json.loads(self.text)
-        self.done, self.losses = train(run, tokens, path, [BUDGET])
+        self.done, self.losses = train(run, tokens, path, [BUDGET] if self.leaves_the_batch() else [])
         said = re.search(r"train\.micro_batch = (\d+); \"auto\" is 8 samples a device.*the largest part of them that fits", self.done.stderr)
         self.chosen = int(said[1]) if said else None
+
+    def leaves_the_batch(self):
+        written = self.written
+        return written.get("train_batch_size") == written.get("train_micro_batch_size_per_gpu") == "auto" and "pipeline" not in written
 
 
 @pytest.fixture(scope="module", params=FILES, ids=os.path.basename)
@@ -77,9 +81,7 @@ def test_every_key_has_a_line(trained):
 
 def test_auto_batch_is_the_largest_that_fits(trained, engine, tokens):
     if trained.chosen is None:
-        written = trained.written
-        automatic = written.get("train_batch_size") == written.get("train_micro_batch_size_per_gpu") == "auto" and "pipeline" not in written
-        assert not automatic, f"no line says which batch was chosen and why: {trained.done.stderr}"
+        assert not trained.leaves_the_batch(), f"no line says which batch was chosen and why: {trained.done.stderr}"
         return
     budget = int(re.search(r"(\d+)KB", BUDGET).group(1)) * 10**3
 
@@ -102,10 +104,8 @@ def batch_of(micro_batch):
 @pytest.mark.parametrize("extension", ["yaml", "toml", "json"])
 def test_converted_file_trains_alike(trained, engine, tokens, extension):
     output = os.path.join(engine.work, f"{trained.name}.converted.{extension}")
-    done = strata(engine, "config", "convert", trained.path, "--model", "gpt_neox", "-o", output)
+    done = strata(engine, "config", "convert", trained.path, "--model", "gpt_neox", "-o", output, *engines.set_arguments(TINY))
     assert done.returncode == 0, told(done)
-    if '"auto"' in trained.text and not trained.chosen and "pipeline" not in trained.name:
-        return  # sizes by the model's width, which convert does not know
     again, same = train(engine, tokens, output, batch_of(trained.chosen) if trained.chosen else [])
     assert again.returncode == 0 and same == trained.losses, f"{same} {trained.losses} {told(again)}"
 
@@ -176,11 +176,11 @@ def test_csv_monitor(engine, tokens):
     assert float(lines[-1].split(",")[1]) == loss
     with open(os.path.join(logs, "job", "Train_Samples_lr.csv")) as file:
         assert file.readline() == "step,lr\n"
-    settings = TINY + ["train.steps=4", f"checkpoint.path={checkpoints}", f"metrics.csv={logs}_moved", "memory_budget=1GB"]
+    settings = TINY + ["train.steps=4", f"checkpoint.path={checkpoints}", f"metrics.csv={logs}_moved"]
     done = strata(engine, "train", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--resume", *engines.set_arguments(settings))
     warnings = [line for line in done.stderr.splitlines() if "differs from the one that was saved" in line]
     assert done.returncode == 0 and len(warnings) == 1 and "train.steps: 3 -> 4" in warnings[0], told(done)
-    assert not re.search(r"metrics\.csv|memory_budget", "".join(warnings)), "files elsewhere are no other run"
+    assert "metrics.csv" not in "".join(warnings), "files elsewhere are no other run"
 
 
 @pytest.mark.third_step

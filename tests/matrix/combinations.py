@@ -144,9 +144,11 @@ class Space:
                     settings += [f"offload.{slot}.{name}.path={tempfile.gettempdir()}" for slot in chosen]
                 if ratio != "1":
                     settings += [f"offload.{slot}_ratio={ratio}" for slot in chosen]
-                choices.append(Choice(f"{label}:{name}", (*settings, "offload.update_elements=1000"), f"offload/{name}"))
+                if "optimizer" in chosen:
+                    settings.append("offload.update_elements=1000")
+                choices.append(Choice(f"{label}:{name}", tuple(settings), f"offload/{name}"))
                 if label == "trained":
-                    more = ["offload.gradients_ratio=0.3", "offload.update_elements=1000"]
+                    more = ["offload.gradients_ratio=0.3"]
                     if self._on_disk(name):  # elsewhere every update is made at the end
                         more.append("offload.updates_at_end=0.5")
                     choices.append(Choice(f"trained, divided:{name}", (*settings, *more), f"offload/{name}"))

@@ -4,8 +4,9 @@
 // Reads one JSON object a line: {"config": PATH, "ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH,
 // "digests": true}. Writes into that folder what `strata train --summary --export` writes, as summary.json and weights,
 // and with digests what --metrics --digests writes, as metrics.jsonl, for which ranks send more. Answers with a line
-// {"status": 0, "said": "", "plan": [{"peak_bytes": ..., "total_peak_bytes": ...}]}: the exit status and the message
-// that `strata train` would end with, and what a dry run says of each rank.
+// {"status": 0, "said": "", "plan": [{"peak_bytes": ..., "total_peak_bytes": ..., "calls": ..., "program": 7}]}: the
+// exit status and the message that `strata train` would end with, and what a dry run says of each rank: memory, calls
+// of collectives, a digest of its program.
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
@@ -49,6 +50,16 @@ void train_rank(const runtime::ResolvedRun& resolved, const Request& request, in
   report.write_summary();
 }
 
+nlohmann::json planned(const runtime::DryRun& run) {
+  nlohmann::json json = {{"peak_bytes", report::to_json(run.ledger.peak)}, {"total_peak_bytes", run.ledger.total_peak}};
+  for (int c = 0; c < collective_count; ++c)
+    json["calls"][to_string(static_cast<Collective>(c))] = run.traffic.calls_of(static_cast<Collective>(c));
+  std::string program;
+  for (const runtime::Instruction& instruction : run.program) program += to_string(instruction) + "\n";
+  json["program"] = std::hash<std::string>()(program);
+  return json;
+}
+
 void train(const Request& request, nlohmann::json& plan) {
   const config::World world{request.ranks, "the test"};
   std::vector<runtime::ResolvedRun> ranks;  // a registry is one thread's
@@ -57,8 +68,7 @@ void train(const Request& request, nlohmann::json& plan) {
   const runtime::ResolvedRun& run = ranks.front();
   runtime::check_run(run.config, *run.registry);
   for (int rank = 0; rank < request.ranks; ++rank) {
-    const Ledger ledger = runtime::dry_run(run.config, *run.registry, rank).ledger;
-    plan.push_back({{"peak_bytes", report::to_json(ledger.peak)}, {"total_peak_bytes", ledger.total_peak}});
+    plan.push_back(planned(runtime::dry_run(run.config, *run.registry, rank)));
   }
   load_plugins(run);
   LocalGroups groups(std::chrono::seconds(60));

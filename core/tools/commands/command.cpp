@@ -57,6 +57,7 @@ CLI::Option* add_nproc(CLI::App& command, int& nproc, bool& oversubscribe) {
       command.add_option("--nproc", nproc, "Number of ranks (processes) to start on this machine")
           ->check(CLI::Range(1, 4096));
   add_oversubscribe(command, oversubscribe);
+  command.get_option("--oversubscribe")->needs(option);
   return option;
 }
 

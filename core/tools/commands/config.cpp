@@ -45,11 +45,35 @@ void print_listing(const std::vector<config::Resolved>& listing, report::TableFo
 void add_config_options(CLI::App& command, ConfigShow& config) {
   add_config_file(command, "config", config.file, config.settings)->required();
   add_model_and_data(command, config.settings);
+}
+
+void add_ranks(CLI::App& command, ConfigShow& config) {
   command
       .add_option_function<int>(
           "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); },
           "Number of ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
+}
+
+// Translates trees[1], and returns the lines that say how.
+std::vector<config::DialectLine> translate(const config::Dialect& dialect, std::vector<config::Node>& trees,
+                                           const std::shared_ptr<plugin_host::PluginRegistry>& registry) {
+  const plugin_host::EnginePlugins plugins(registry);
+  config::DialectAnswers answers;
+  for (;;) {
+    std::vector<config::Node> own = trees;
+    config::Translation translation = dialect.translate(own, plugins, answers);
+    if (!translation.asks_hidden_size || config::find(own.back(), "model") == nullptr) {
+      trees = std::move(own);
+      return std::move(translation.lines);
+    }
+    // The model's width depends on no batch and on no layout, which may suit a number of ranks that is not known here.
+    own.push_back(config::read_settings({"train.micro_batch=1", "train.accumulation=1", "train.global_batch=auto",
+                                         "parallel.pipeline=1", "parallel.tensor=1", "parallel.data=auto"}));
+    const config::World world;
+    const config::RunConfig run = config::resolve(std::move(own), world, plugins, config::DataSection::Optional);
+    dialect.answer(translation, run, world, *registry, answers);
+  }
 }
 
 }  // namespace
@@ -64,12 +88,12 @@ void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std:
   print_listing(run.listing, format, output);
 }
 
-void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
-                    const std::string& file, std::ostream& output, std::ostream& log) {
+void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::PluginRegistry> registry,
+                    const std::string& format, const std::string& file, std::ostream& output, std::ostream& log) {
   const config::Format chosen = format_of(format, file);
   std::vector<config::Node> trees = config::read_trees(arguments.file, arguments.settings);
   if (const config::Dialect* dialect = config::dialect_of(trees[1]))
-    for (const config::DialectLine& line : dialect->translate(trees, plugins, {}).lines) log << line.one_line() << "\n";
+    for (const config::DialectLine& line : translate(*dialect, trees, registry)) log << line.one_line() << "\n";
   config::Node tree = std::move(trees[1]);
   config::merge(tree, trees[2]);
   const std::string text = config::write_tree(tree, chosen);
@@ -91,6 +115,7 @@ void add_config(CommandLine& line) {
   config.require_subcommand(1);
   CLI::App& show = *config.add_subcommand("show", "Print every config value and where it comes from");
   add_config_options(show, arguments);
+  add_ranks(show, arguments);
   add_format(show, arguments.format);
   show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead");
   show.footer(
@@ -119,8 +144,8 @@ void add_config(CommandLine& line) {
   convert.add_option("-o,--output", output, "File to write (default: stdout)");
   convert.footer("  strata config convert ds_config.json --model gpt_neox:pythia-160m --data train.bin -o run.yaml");
   line.on(convert, [] {
-    const EnginePlugins plugins(open_registry(""));
-    return config_convert(arguments, plugins, format, output, std::cout, std::cerr), 0;
+    const auto registry = open_registry(config::plugin_path(config::read_trees(arguments.file, arguments.settings)));
+    return config_convert(arguments, registry, format, output, std::cout, std::cerr), 0;
   });
 }
 

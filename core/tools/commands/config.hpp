@@ -1,6 +1,7 @@
 // `strata config`.
 #pragma once
 #include <functional>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -28,9 +29,10 @@ void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std:
 
 // Writes a config with its --set values as `format` ("yaml", "toml", "json"; empty: from the name of `file`, else yaml)
 // to `file`, or to `output` if it is empty. A ds_config is translated to Strata's keys; `log` gets one line per key.
+// What "auto" takes from the model's width is written where the settings name a model.
 // Defaults are not written. Throws UserError, EnvironmentError.
-void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
-                    const std::string& file, std::ostream& output, std::ostream& log);
+void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::PluginRegistry> registry,
+                    const std::string& format, const std::string& file, std::ostream& output, std::ostream& log);
 
 // One key of the engine or option of a plugin: type, default, range, what it affects, an example. `path` is as in a
 // config; an option may stand beside `plugin`, as in optimizer.betas. A section prints a table of what is in it. Throws

@@ -7,10 +7,12 @@
 
 #include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
+#include "run/saved_model.hpp"
 #include "text/formatted.hpp"
 #include "text/table.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/train.hpp"
+#include "tools/launch/nproc.hpp"
 #include "tools/train/progress.hpp"
 
 namespace strata::cli {
@@ -36,13 +38,14 @@ runtime::ResolvedRun read_evaluation(const RunArguments& arguments, const std::s
   if (run.config.model.init.empty() && checkpoint.empty())
     throw UserError(arguments.config +
                     ": no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init");
+  if (!checkpoint.empty()) runtime::take_saved_model(run, checkpoint);
   return run;
 }
 
 int evaluate(const RunArguments& arguments, const std::string& checkpoint, report::TableFormat format,
              std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
-  if (starts_ranks(arguments, place)) {
+  if (launch::starts_ranks(arguments.nproc, place)) {
     const runtime::ResolvedRun run =
         read_evaluation(arguments, checkpoint, config::World::started_here(arguments.nproc));
     const runtime::SavedWeights weights(run.config.model.init, checkpoint);

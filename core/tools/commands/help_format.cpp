@@ -45,7 +45,11 @@ std::string wrap(const std::string& text, std::size_t limit) {
 std::string HelpFormat::make_option(const CLI::Option* option, bool is_positional) const {
   const bool again = !is_positional && option->get_positional();
   std::string text = "  " + make_option_name(option, is_positional);
-  text += again ? " " + option->get_type_name() : make_option_opts(option);
+  std::string values = again ? " " + option->get_type_name() : make_option_opts(option);
+  // One value each time that the option is given.
+  if (const std::size_t more = values.find(" ..."); more != std::string::npos && !option->get_allow_extra_args())
+    values.erase(more, 4);
+  text += values;
   const std::string description =
       again ? "Another way to give " + make_option_name(option, true) : make_option_desc(option);
   if (description.empty()) return text + "\n";

@@ -13,7 +13,10 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
+#include "run/saved_model.hpp"
+#include "run/unused_settings.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/launch/nproc.hpp"
 #include "tools/launch/run_ranks.hpp"
 #include "tools/train/interruption.hpp"
 #include "tools/train/turn.hpp"
@@ -77,6 +80,7 @@ void check_before_ranks(const runtime::ResolvedRun& run) {
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   using runtime::StopSignals;
   const bool leader = place.rank == 0;
+  if (const std::string forgotten = launch::forgotten_srun(place); !forgotten.empty()) spdlog::warn("{}", forgotten);
   const bool bar = terminal_under(place) && !arguments.report.quiet;
   const StopSignals signals(!leader ? StopSignals::Answer::None
                             : bar   ? StopSignals::Answer::FreshLine
@@ -84,7 +88,8 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
   const config::RunConfig& config = resolved.config;
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
-  runtime::check_start(config, arguments.resume);
+  if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
+  runtime::check_resume(resolved, arguments.resume);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
   const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
@@ -98,7 +103,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::Run run(resolved, std::move(files), rank, make_groups);
   run.stop_when(StopSignals::requested);
   std::optional<runtime::Resumed> resumed;
-  if (arguments.resume) resumed = run.resume(*arguments.resume);
+  if (arguments.resume) resumed = runtime::resume(run, resolved, *arguments.resume);
   if (resumed)
     report.resumed(*resumed);
   else
@@ -128,10 +133,6 @@ void log_deepspeed(const runtime::ResolvedRun& run) {
   for (const config::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
 }
 
-bool starts_ranks(const RunArguments& arguments, const launch::LaunchPlace& place) {
-  return arguments.nproc > 0 && place.launcher == launch::Launcher::None;
-}
-
 int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run) {
   launch::RankProgram program;
   program.ranks = arguments.nproc;
@@ -147,11 +148,12 @@ int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run) 
 
 int train_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
-  if (!starts_ranks(arguments, place)) return train_one_rank(arguments, place, out);
+  if (!launch::starts_ranks(arguments.nproc, place)) return train_one_rank(arguments, place, out);
   const runtime::ResolvedRun run =
       runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
   if (logs_config(arguments)) log_deepspeed(run);
-  runtime::check_start(run.config, arguments.resume);  // report errors once, not from every rank
+  runtime::check_memory_budget(run);
+  runtime::check_resume(run, arguments.resume);  // report errors once, not from every rank
   check_before_ranks(run);
   const int status = start_ranks(arguments, run);
   if (!run.config.checkpoint.path.empty())

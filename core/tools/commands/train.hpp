@@ -36,8 +36,6 @@ void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run);
 // Logs the effect of every key of a ds_config.
 void log_deepspeed(const runtime::ResolvedRun& run);
 
-// True if this process starts the ranks of --nproc, and is not one of them itself.
-bool starts_ranks(const RunArguments& arguments, const launch::LaunchPlace& place);
 // Starts nproc ranks of this program with the same command line and with what `run` has resolved for all of them.
 // Returns the exit status.
 int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run);

@@ -1,11 +1,7 @@
-// DeepSpeed's WarmupLR. The rate is warmup_min_lr + (warmup_max_lr - warmup_min_lr) g, with W = max(2,
-// warmup_num_steps):
-//   update < W   g = log(update + 1) / log(W) (log) or update / W (linear)
-//   update >= W  g = 1
-//
-// [Note: DeepSpeed's update] DeepSpeed calls its scheduler after the optimizer's step. For the three warm-up schedules,
-// the rate that DeepSpeed prints after its step t is that of update t here. Its optimizer uses each rate one update
-// later, and the first rate twice.
+// DeepSpeed's WarmupLR, as DeepSpeed's optimizer uses it. The rate is warmup_min_lr + (warmup_max_lr - warmup_min_lr)
+// g, with W = max(2, warmup_num_steps) and i = max(0, update - 1), see toolbox::warmup_value:
+//   i < W   g = log(i + 1) / log(W) (log) or i / W (linear)
+//   i >= W  g = 1
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -31,10 +27,11 @@ class WarmupLr final : public LearningRate {
   double rate(std::int64_t update, const TrainingRun& run) const override {
     const double low = options_.warmup_min_lr;
     const double high = options_.warmup_max_lr == -1 ? run.base() : options_.warmup_max_lr;
-    const double part = update < length_ ? toolbox::warmup_progress(options_.warmup_type, update, length_) : 1;
+    const std::int64_t i = toolbox::warmup_value(update);
+    const double part = i < length_ ? toolbox::warmup_progress(options_.warmup_type, i, length_) : 1;
     return low + (high - low) * part;
   }
-  std::vector<std::int64_t> phase_starts(const TrainingRun& /*run*/) const override { return {length_}; }
+  std::vector<std::int64_t> phase_starts(const TrainingRun& /*run*/) const override { return {1, length_ + 1}; }
 
  private:
   WarmupOptions options_;

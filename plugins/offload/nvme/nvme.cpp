@@ -6,6 +6,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/run_context.hpp>
+#include <strata/toolbox/idle_option.hpp>
 
 #include <map>
 #include <sstream>
@@ -111,6 +112,8 @@ class NvmeOffload final : public OffloadDevice {
     if (options.block_size % static_cast<std::int64_t>(alignment) != 0)
       throw UserError("block_size is " + std::to_string(options.block_size) + " bytes, which is no multiple of " +
                       std::to_string(alignment));
+    if (options.interface == "io_uring")
+      toolbox::check_idle("offload nvme", "threads", options.threads, NvmeOptions().threads, "interface: threads");
     return options;
   }
 

@@ -1,6 +1,7 @@
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/idle_option.hpp>
 
 #include "sgd_step.hpp"
 
@@ -17,11 +18,13 @@ STRATA_OPTIONS(SgdOptions, SGD_OPTIONS)
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(PluginContext& /*context*/, const SgdOptions& options)
+  Sgd(PluginContext& context, const SgdOptions& options)
       : hyperparameters_{options.momentum, options.dampening, options.weight_decay, options.nesterov} {
     if (options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0)) {
       throw UserError("optimizer sgd: nesterov is true; it needs momentum above 0 and dampening 0");
     }
+    if (options.momentum == 0.0)
+      toolbox::check_idle(context.plugin_name(), "dampening", options.dampening, 0.0, "momentum");
   }
 
   std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {

@@ -2,6 +2,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/dynamic_loss_scale.hpp>
+#include <strata/toolbox/idle_option.hpp>
 #include <strata/toolbox/skip_policy.hpp>
 #include <strata/toolbox/state_version.hpp>
 #include <strata/toolbox/with_products.hpp>
@@ -51,6 +52,7 @@ class Fp16 final : public WithProducts<PrecisionPolicy> {
         scale_({std::ldexp(1.0, static_cast<int>(options.initial_scale_power)), options.loss_scale_window,
                 options.hysteresis, options.consecutive_hysteresis, options.min_loss_scale}),
         skips_(options.max_consecutive_skips) {
+    if (is_static()) check_dynamic(context.plugin_name(), options);
     if (!is_static() && scale_.value() < options.min_loss_scale)
       throw UserError("initial_scale_power " + std::to_string(options.initial_scale_power) +
                       " makes the initial loss scale " + scale_text(scale_.value()) + ", below min_loss_scale " +
@@ -94,6 +96,17 @@ class Fp16 final : public WithProducts<PrecisionPolicy> {
   }
 
  private:
+  // Options of the dynamic scale beside a static one.
+  static void check_dynamic(const std::string& name, const Fp16Options& options) {
+    const Fp16Options unset;
+    const std::string dynamic = "a dynamic scale, loss_scale: 0";
+    toolbox::check_idle(name, "initial_scale_power", options.initial_scale_power, unset.initial_scale_power, dynamic);
+    toolbox::check_idle(name, "loss_scale_window", options.loss_scale_window, unset.loss_scale_window, dynamic);
+    toolbox::check_idle(name, "hysteresis", options.hysteresis, unset.hysteresis, dynamic);
+    toolbox::check_idle(name, "consecutive_hysteresis", options.consecutive_hysteresis, false, dynamic);
+    toolbox::check_idle(name, "min_loss_scale", options.min_loss_scale, unset.min_loss_scale, dynamic);
+  }
+
   bool is_static() const { return static_scale_ > 0.0; }
 
   PluginContext& context_;

@@ -5,6 +5,7 @@
 #include <strata/run_context.hpp>
 #include <strata/toolbox/eight_bit_policy.hpp>
 #include <strata/toolbox/eight_bits.hpp>
+#include <strata/toolbox/idle_option.hpp>
 #include <strata/weight_code.hpp>
 
 #include <optional>
@@ -38,7 +39,10 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
  public:
   Fp8(PluginContext& context, const Fp8Options& options)
       : EightBitPolicy(options), context_(context), gathers_rounded_(options.gather == "fp8") {
-    if (options.scaling == "delayed") history_.emplace(options.history);
+    if (options.scaling == "delayed")
+      history_.emplace(options.history);
+    else
+      toolbox::check_idle(context.plugin_name(), "history", options.history, Fp8Options().history, "scaling: delayed");
   }
 
   void run_begins(RunContext& run) override {

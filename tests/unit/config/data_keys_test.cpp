@@ -62,7 +62,6 @@ TEST_CASE("documents that do not share a sample") {
   const std::string validation = "validation: {path: v}";
   const std::string separate = "data.documents=separate";
   CHECK(ends(validation, {}) == Ends{});
-  CHECK(ends(validation, {"data.document_end=3"}) == Ends{});  // packed needs none
   CHECK(ends("", {separate, "data.document_end=3"}) == Ends{3, {}});
   CHECK(ends(validation, {separate, "data.document_end=3"}) == Ends{3, 3});
   CHECK(ends(validation, {separate, "data.document_end=3", "validation.document_end=4"}) == Ends{3, 4});

@@ -35,6 +35,17 @@ TEST_CASE("Keys that do nothing beside the others are refused") {
   refused("offload: {host: cpu, optimizer: cpu}",
           "17: offload.host is cpu, which does nothing: offload.automatic is false, so that no home is chosen; set "
           "offload.automatic: true, or leave offload.host out");
+  refused("offload: {update_elements: 10}",
+          "28: offload.update_elements is 10, which does nothing: offload.optimizer is none, and no optimizer state "
+          "leaves the device; set offload.optimizer, or leave offload.update_elements out");
+  const std::string packed = ".documents is packed, with which documents have no ends; set ";
+  CHECK(error("", {"data.document_end=3"}) == "--set: data.document_end is 3, which does nothing: data" + packed +
+                                                  "data.documents: separate, or leave data.document_end out");
+  CHECK(error("validation: {path: v}", {"validation.document_end=3"}) ==
+        "--set: validation.document_end is 3, which does nothing: validation" + packed +
+            "validation.documents: separate, or leave validation.document_end out");
+  CHECK(error("", {"validation.plugin=megatron"}).find("validation is megatron, which does nothing") !=
+        std::string::npos);
   for (const auto& [key, value] : {std::pair("every", "5"), std::pair("keep", "2")})
     refused(std::string("checkpoint: {") + key + ": " + value + "}",
             std::to_string(16 + std::string(key).size()) + ": checkpoint." + key + " is " + value +

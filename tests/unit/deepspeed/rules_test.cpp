@@ -117,6 +117,61 @@ TEST_CASE("OneCycle cycles Adam's first beta, sets its second, and leaves SGD al
   CHECK(value_of(off, "optimizer.adamw.betas") == "[0.9, 0.999]");
 }
 
+// What the constructors of DeepSpeed 0.19.5 and torch have for parameters that are left out: deepspeed/ops/adam, lamb,
+// lion and adagrad, runtime/fp16/onebit, torch.optim; which of them is made: _configure_basic_optimizer of
+// runtime/engine.py.
+TEST_CASE("An optimizer's parameters that are left out are those of the class that DeepSpeed makes") {
+  struct Made {
+    const char *type, *parameters;
+    std::vector<std::pair<const char*, const char*>> values;
+  };
+  const char *decays = "optimizer.adamw.weight_decay", *rate = "learning_rate.base";
+  const std::vector<Made> all{
+      {"Adam", "", {{rate, "0.001"}, {decays, "0"}, {"optimizer.adamw.epsilon", "1e-08"}}},
+      {"AdamW", "", {{rate, "0.001"}, {decays, "0"}, {"optimizer.adamw.betas", "[0.9, 0.999]"}}},
+      {"AdamW", R"("torch_adam": false)", {{decays, "0"}}},
+      {"AdamW", R"("torch_adam": true)", {{rate, "0.001"}, {decays, "0.01"}, {"optimizer.adamw.decoupled", "true"}}},
+      {"adamw",
+       R"("torch_adam": true, "adam_w_mode": false)",
+       {{decays, "0.01"}, {"optimizer.adamw.decoupled", "true"}}},
+      {"Adam", R"("torch_adam": true)", {{decays, "0.01"}, {"optimizer.adamw.decoupled", "true"}}},
+      {"Adam", R"("torch_adam": true, "adam_w_mode": true)", {{decays, "0.01"}}},
+      {"Adam", R"("torch_adam": true, "adam_w_mode": false)", {{decays, "0"}, {"optimizer.adamw.decoupled", "false"}}},
+      {"Adam", R"("adam_w_mode": false)", {{decays, "0"}, {"optimizer.adamw.decoupled", "false"}}},
+      {"AdamW", R"("torch_adam": true, "weight_decay": 0.2)", {{decays, "0.2"}}},
+      {"AdamW", R"("torch_adam": true, "weight_decay": "auto")", {{decays, "0"}}},  // Hugging Face's, which it hands on
+      {"Lion", "", {{rate, "0.001"}, {"optimizer.lion.betas", "[0.9, 0.999]"}, {"optimizer.lion.weight_decay", "0"}}},
+      {"Lamb",
+       "",
+       {{rate, "0.001"},
+        {"optimizer.lamb.betas", "[0.9, 0.999]"},
+        {"optimizer.lamb.epsilon", "1e-08"},
+        {"optimizer.lamb.bias_correction", "step_size"},
+        {"optimizer.lamb.min_coeff", "0.01"},
+        {"optimizer.lamb.max_coeff", "10"}}},
+      {"Adagrad", "", {{rate, "0.01"}, {"optimizer.adagrad.epsilon", "1e-10"}, {"optimizer.adagrad.lr_decay", "0"}}},
+      {"SGD", "", {{rate, "0.001"}, {"optimizer.sgd.momentum", "0"}, {"optimizer.sgd.weight_decay", "0"}}},
+      {"OneBitAdam", "", {{rate, "0.001"}, {"optimizer.onebit_adam.freeze_step", "100000"}}},
+      {"ZeroOneAdam",
+       "",
+       {{"optimizer.zero_one_adam.var_freeze_step", "100000"},
+        {"optimizer.zero_one_adam.var_update_scaler", "16"},
+        {"optimizer.zero_one_adam.local_step_scaler", "32678"},
+        {"optimizer.zero_one_adam.local_step_clipper", "16"}}}};
+  for (const Made& made : all) {
+    const Translated result = translated(R"({"train_batch_size": 2, "optimizer": {"type": ")" + std::string(made.type) +
+                                         R"(", "params": {)" + made.parameters + "}}}");
+    CAPTURE(made.type, made.parameters, result.error);
+    for (const auto& [key, value] : made.values) {
+      CAPTURE(key);
+      CHECK(value_of(result, key) == value);
+    }
+  }
+  const Translated torch =
+      translated(R"({"train_batch_size": 2, "optimizer": {"type": "Adam", "params": {"torch_adam": true}}})");
+  has(line_of(torch, "optimizer.params.weight_decay"), "the default of torch.optim.AdamW");
+}
+
 TEST_CASE("The schedule is Hugging Face's where the rate is") {
   const auto schedule = [](const std::string& keys, const std::vector<std::string>& settings = {}) {
     return value_of(translated(R"({"train_batch_size": 2)" + keys + "}", settings), "learning_rate.plugin");
@@ -236,7 +291,8 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
       << R"({"train_batch_size": 8, "gradient_accumulation_steps": 2, "fp16": {"enabled": true, "loss_scale": 0},
     "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95]}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
     "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})";
-  const plugin_host::EnginePlugins plugins(plugin_host::open_registry(""));
+  const auto registry = plugin_host::open_registry("");
+  const plugin_host::EnginePlugins plugins(registry);
   cli::ConfigShow arguments;
   arguments.file = source;
   arguments.settings = model_settings;
@@ -246,7 +302,7 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
   for (const char* name : {"out.yaml", "out.toml", "out.json"}) {
     const std::string file = folder / name;
     std::ostringstream output, log;
-    cli::config_convert(arguments, plugins, "", file, output, log);
+    cli::config_convert(arguments, registry, "", file, output, log);
     CHECK(output.str().empty());
     has(log.str(), "zero_optimization.stage 3: partitioner.plugin = zero3");
     const RunConfig read = resolve(read_trees(file, {}), {2, "--nproc"}, plugins);
@@ -257,10 +313,10 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
     }
   }
   std::ostringstream output, log;
-  cli::config_convert(arguments, plugins, "toml", "", output, log);
+  cli::config_convert(arguments, registry, "toml", "", output, log);
   has(output.str(), "# ds_config.json:3 zero_optimization.stage");
-  CHECK_THROWS_AS(cli::config_convert(arguments, plugins, "", folder / "out.txt", output, log), UserError);
-  CHECK_THROWS_AS(cli::config_convert(arguments, plugins, "yaml", folder / "none/out.yaml", output, log),
+  CHECK_THROWS_AS(cli::config_convert(arguments, registry, "", folder / "out.txt", output, log), UserError);
+  CHECK_THROWS_AS(cli::config_convert(arguments, registry, "yaml", folder / "none/out.yaml", output, log),
                   EnvironmentError);
 }
 

@@ -145,39 +145,6 @@ TEST_CASE("one_cycle's second half is as its first, and its peak the base, unles
   CHECK(one.rate(30) == 3e-4);
 }
 
-TEST_CASE("warmup_lr, warmup_decay_lr and warmup_cosine_lr follow their closed forms at every update") {
-  for (const int width : {1, 2, 25, 120}) {
-    for (const bool log : {true, false}) {
-      const int w = width == 1 ? 2 : width;  // 2 at least
-      const int total = 100;                 // less than the longest warm-up
-      const auto rising = [=](int t) { return log ? std::log1p(t) / std::log(w) : 1.0 * t / w; };
-      CAPTURE(width, log);
-
-      const fakes::OptionTexts shape{{"warmup_num_steps", text(width)}, {"warmup_type", log ? "log" : "linear"}};
-      fakes::OptionTexts options = shape;
-      options.emplace_back("warmup_min_lr", "1e-5");
-      options.emplace_back("warmup_max_lr", "2e-3");
-      const auto between = [](double g) { return (1 - g) * 1e-5 + g * 2e-3; };
-      check(learning_rate_of("warmup_lr", options, {total, 0, {}}),
-            [=](int t) { return t < w ? between(rising(t)) : 2e-3; });
-      check(learning_rate_of("warmup_decay_lr", options, {total, 0, {}}), [=](int t) {
-        const double room = total > w ? total - w : 1;
-        return between(t < w ? rising(t) : t < total ? (total - t) / room : 0);
-      });
-
-      options = shape;
-      options.emplace_back("warmup_min_ratio", "0.2");
-      const runtime::RunLearningRate rate = learning_rate_of("warmup_cosine_lr", options);
-      check(rate, [=](int t) {
-        if (t < w) return 3e-4 * (0.2 + 0.8 * rising(t));
-        const double p = total > w ? (t - w + 1.0) / (total - w) : 1.0;
-        return 3e-4 * (1e-4 + 0.9999 * falling_wave(p < 1 ? p : 1));
-      });
-      CHECK(rate.rate(total - 1 > w ? total - 1 : w) == Approx(3e-8));  // the floor by the last update
-    }
-  }
-}
-
 TEST_CASE("the engine's warm-up rises to the first rate of any schedule, which begins after it") {
   const fakes::OptionTexts options{{"lr_range_test_step_size", "10"}};
   const runtime::RunLearningRate alone = learning_rate_of("lr_range_test", options),
@@ -192,6 +159,8 @@ TEST_CASE("phases start where the formula changes") {
   CHECK(learning_rate_of("one_cycle", {}, {5000, 0}).phase_starts() == Updates{0, 2000, 4000, 4999});
   CHECK(learning_rate_of("one_cycle", {}, {5000, 10}).phase_starts() == Updates{0, 9, 2010, 4010, 4999});
   CHECK(learning_rate_of("one_cycle", {}, {1, 0}).phase_starts() == Updates{0});
+  const fakes::OptionTexts warmup{{"warmup_num_steps", "10"}};
+  CHECK(learning_rate_of("warmup_lr", warmup, {100, 0}).phase_starts() == Updates{0, 1, 11, 99});
 }
 
 TEST_CASE("whether another length changes a rate") {

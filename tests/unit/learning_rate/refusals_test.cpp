@@ -49,6 +49,12 @@ TEST_CASE("what a schedule cannot do is refused with the value and the rule") {
   CHECK_THAT(refusal("one_cycle", {{"cycle_max_lr", "-0.5"}}), Contains("cycle_max_lr") && Contains("-1, 0"));
   CHECK_THAT(refusal("warmup_lr", {{"warmup_max_lr", "-0.5"}}), Contains("warmup_max_lr"));
   CHECK_THAT(refusal("one_cycle", {{"cycle_momentum", "true"}, {"cycle_max_mom", "1"}}), Contains("below 1"));
+  for (const auto& [option, without] :
+       {std::pair("cycle_min_mom", "cycle_momentum"), std::pair("cycle_max_mom", "cycle_momentum"),
+        std::pair("decay_mom_rate", "cycle_momentum"), std::pair("decay_lr_rate", "decay_step_size"),
+        std::pair("decay_step_size", "decay_lr_rate or decay_mom_rate")})
+    CHECK_THAT(refusal("one_cycle", {{option, option == std::string("decay_step_size") ? "3" : "0.5"}}),
+               Contains(option) && Contains("has no effect without " + std::string(without)));
   CHECK_THAT(refusal("one_cycle", {{"cycle_momentum", "true"},
                                    {"cycle_first_step_size", "5"},
                                    {"decay_step_size", "1"},

@@ -110,8 +110,9 @@ class STRATA_EXPORT Engine {
   // This rank's micro-batches of the current or next step, from the config's `data` section. [any rank]
   std::vector<Batch> batches(Where where = Where::current()) const;
 
-  // Whether evaluate(), or save_checkpoint(), is due after the last step: by validation.every and checkpoint.every, and
-  // after train.steps steps; never without a path. [any rank]
+  // Whether a line of log, evaluate() or save_checkpoint() is due after the last step: by train.log_every,
+  // validation.every and checkpoint.every, and after train.steps steps; the last two never without a path. [any rank]
+  bool log_due() const;
   bool validation_due() const;
   bool checkpoint_due() const;
 

@@ -24,10 +24,17 @@ inline std::int64_t warmup_length(std::int64_t warmup_num_steps) {
   return std::max<std::int64_t>(warmup_num_steps, 2);
 }
 
-// Progress of such a warm-up, 0 to 1. `type`: linear, or log for log(update + 1) / log(length).
-inline double warmup_progress(const std::string& type, std::int64_t update, std::int64_t length) {
-  if (type == "linear") return quotient(update, length);
-  return std::log(static_cast<double>(update + 1)) / std::log(static_cast<double>(length));
+// Progress of such a warm-up at its value `value`, 0 to 1. `type`: linear, or log for log(value + 1) / log(length).
+inline double warmup_progress(const std::string& type, std::int64_t value, std::int64_t length) {
+  if (type == "linear") return quotient(value, length);
+  return std::log(static_cast<double>(value + 1)) / std::log(static_cast<double>(length));
+}
+
+// The value of a DeepSpeed warm-up schedule that update `update` uses. DeepSpeed's engine creates the schedule, which
+// sets the first rate, and steps it after each optimizer update: value 0 serves updates 0 and 1, and value t update t
+// + 1.
+inline std::int64_t warmup_value(std::int64_t update) {
+  return std::max<std::int64_t>(update - 1, 0);
 }
 
 // For an option whose value -1 means "use another setting". Throws UserError for other values below 0.

@@ -1,0 +1,21 @@
+// `--nproc` beside the environment of a launcher.
+#pragma once
+#include <string>
+
+#include "group/launch_place.hpp"
+
+namespace strata::launch {
+
+// True if this process starts the `ranks` ranks of its --nproc; false without one, 0, and in the ranks themselves,
+// which have the same command line. Throws UserError in a rank of another launcher, where --nproc contradicts it.
+bool starts_ranks(int ranks, const LaunchPlace& place);
+
+// Throws UserError in a rank of a launcher. `command` starts runs of its own, which would take themselves for that
+// rank.
+void check_alone(const std::string& command);
+
+// What a job of Slurm that was given several tasks and runs outside of srun should be told; empty elsewhere. Such a
+// process is the only rank of its run.
+std::string forgotten_srun(const LaunchPlace& place, const Environment& environment = process_environment);
+
+}  // namespace strata::launch

@@ -1,0 +1,23 @@
+// Options that act only beside another option.
+#pragma once
+#include <strata/error.hpp>
+
+#include <concepts>
+#include <sstream>
+#include <string>
+
+namespace strata::toolbox {
+
+// Throws UserError for an option that has another value than its default and that nothing reads with the other options.
+// `without`: what would make it act, as in "error_feedback". `plugin`: its name, for the error.
+template <typename Value>
+void check_idle(const std::string& plugin, const std::string& option, const Value& value,
+                const std::type_identity_t<Value>& otherwise, const std::string& without) {
+  if (value == otherwise) return;
+  std::ostringstream text;
+  text << std::boolalpha << value;
+  throw UserError(plugin + ": " + option + " is " + text.str() + ", but it has no effect without " + without +
+                  "; set that, or remove " + option);
+}
+
+}  // namespace strata::toolbox
