@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from engine import Result
+from engine import WEIGHTS, Result
 
 PATIENCE = 120  # seconds for one run
 
@@ -23,9 +23,9 @@ class Trainers:
         for _ in range(count):
             self.free.put(None)  # started when it is needed
 
-    def train(self, config, ranks, settings, digests=True):
+    def train(self, config, ranks, settings, digests=True, keep=None):
         """The result, its weights and digests of gradients among it, and what a dry run says of every rank. Without `digests` ranks send
-        nothing for them."""
+        nothing for them. `keep`: a new folder for the export, which is not read then."""
         trainer = self.free.get()
         folder = tempfile.mkdtemp(prefix="run", dir=self.engine.work)
         begin = time.monotonic()
@@ -36,6 +36,8 @@ class Trainers:
             said = self.ask(trainer, {"config": config, "ranks": ranks, "settings": settings, "folder": folder, "digests": digests})
             command = self.engine.command(self.engine.train_arguments(config, ranks, settings))
             result = Result(command, said["status"], said["said"], time.monotonic() - begin)
+            if keep and result.status == 0:
+                shutil.move(os.path.join(folder, WEIGHTS), keep)
             if result.status == 0:
                 result.read(folder)
             return result, said["plan"]

@@ -10,11 +10,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/safetensors.hpp"
+#include "checkpoint/source_folder.hpp"
 
 namespace strata::checkpoint {
 
@@ -53,6 +55,10 @@ class HuggingFaceFolder {
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
+// Throws UserError naming `name` and the element if one of the values, whose first has the number `begin`, is not
+// finite. Waits for the values' device.
+void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name);
+
 // Answers "elements [begin, end) of this parameter" from a folder, for a model that no process holds whole. [any
 // thread]
 class RangeReader {
@@ -61,7 +67,8 @@ class RangeReader {
   RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const NameMap& names);
 
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
-  // Bug for an unknown parameter or range, EnvironmentError when the disk fails.
+  // UserError for values that are not finite, and where the folder holds the parameter under several names with
+  // different values; Bug for an unknown parameter or range, EnvironmentError when the disk fails.
   void fill(const std::string& canonical, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
 
  private:
@@ -71,9 +78,10 @@ class RangeReader {
     std::vector<std::int64_t> transposed;  // the shape in the file, where that is transposed
   };
   at::Tensor whole(const Source& source) const;
+  void read(const Source& source, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
 
   std::shared_ptr<const HuggingFaceFolder> folder_;
-  std::map<std::string, Source> sources_;  // by canonical name
+  std::map<std::string, std::vector<Source>> sources_;  // by canonical name; all tensors that hold the parameter
   // The last transposed one that was read, as the model has it: ranges of one parameter follow each other.
   mutable std::mutex mutex_;
   mutable std::pair<std::string, at::Tensor> last_;
@@ -97,7 +105,9 @@ class HuggingFaceExporter {
   HuggingFaceExporter(const HuggingFaceExporter&) = delete;
   HuggingFaceExporter& operator=(const HuggingFaceExporter&) = delete;
 
-  // See SafetensorsWriter::write_range.
+  // Copies what the run's first folder holds beside its weights, and returns what is lost: see SourceFolder::copy_into.
+  std::string take_along(const SourceFolder& source) { return source.copy_into(temporary_.path); }
+  // See SafetensorsWriter::write_range. Throws UserError for values that are not finite, or too large for fp16.
   void write_range(const std::string& external, std::int64_t begin, const at::Tensor& source);
   // Throws Bug when elements were never written, UserError when the folder was filled by someone else meanwhile.
   void finish();
@@ -118,6 +128,7 @@ class HuggingFaceExporter {
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
   std::map<std::string, SafetensorsWriter*> writer_of_;  // by external name
   std::vector<std::string> transposed_;
+  std::set<std::string> in_fp16_;  // names of tensors
 };
 
 }  // namespace strata::checkpoint

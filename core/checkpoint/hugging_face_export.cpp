@@ -108,6 +108,7 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   temporary_.path = temporary;
   temporary_.lock = lock_folder(temporary).value_or(-1);
   for (TensorSpec& spec : tensors) {
+    if (spec.dtype == at::kHalf) in_fp16_.insert(spec.name);
     if (!matches_any(spec.name, transposed)) continue;
     std::reverse(spec.shape.begin(), spec.shape.end());
     transposed_.push_back(spec.name);
@@ -144,6 +145,12 @@ void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std
 void HuggingFaceExporter::write_range(const std::string& external, std::int64_t begin, const at::Tensor& source) {
   const auto writer = writer_of_.find(external);
   if (writer == writer_of_.end()) throw Bug(folder_.string() + ": was not announced to hold a tensor " + external);
+  check_finite(source, begin, Place{folder_.string()}, "tensor '" + external + "'");
+  constexpr double largest_fp16 = 65504.0;
+  if (in_fp16_.contains(external) && source.numel() > 0 && source.abs().max().item<double>() > largest_fp16)
+    throw UserError(Place{folder_.string()}, "tensor '" + printable(external) +
+                                                 "' holds values beyond 65504, the largest of fp16; export it in bf16 "
+                                                 "or fp32");
   writer->second->write_range(external, begin, source);
 }
 

@@ -1,7 +1,13 @@
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/isfinite.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
@@ -23,7 +29,35 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+// True for a relative path that leads to a place in the folder, or below it.
+bool is_within(const std::string& path) {
+  if (path.empty() || path.find('\0') != std::string::npos || fs::path(path).is_absolute()) return false;
+  const fs::path parts(path);
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const fs::path& part) { return !part.empty() && part != ".." && part != "."; });
+}
+
+// "nan at element 5": the first value that is not finite.
+std::string first_not_finite(const at::Tensor& values, std::int64_t begin) {
+  const at::Tensor flat = values.detach().cpu().to(at::kFloat).view(-1);
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    const float value = flat.const_data_ptr<float>()[i];
+    if (!std::isfinite(value)) return fmt::format("{} at element {}", value, begin + i);
+  }
+  return "a value that is not finite";
+}
+
 }  // namespace
+
+void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name) {
+  const c10::NoGradGuard no_grad;
+  // A sum that is finite is of finite values; one that is not may have overflowed.
+  if (values.numel() == 0 || std::isfinite(values.sum(at::kFloat).item<float>())) return;
+  if (at::isfinite(values).all().item<bool>()) return;
+  throw UserError(place, printable(name) + " holds " + first_not_finite(values, begin) +
+                             ", and weights must be finite; the training that made them had diverged or they were "
+                             "damaged: take others, such as an earlier checkpoint's");
+}
 
 HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.string()) {
   std::error_code error;
@@ -62,8 +96,7 @@ void HuggingFaceFolder::add_shards(const fs::path& folder, const fs::path& index
   }
   for (const auto& [name, value] : parsed["weight_map"].items()) {
     const std::string shard = value.is_string() ? value.get<std::string>() : "";
-    const bool plain = !shard.empty() && shard.find('/') == std::string::npos && shard.find('\0') == std::string::npos;
-    if (!plain) throw UserError(place, "names no file of this folder for tensor '" + printable(name) + "'");
+    if (!is_within(shard)) throw UserError(place, "names no file of this folder for tensor '" + printable(name) + "'");
     std::unique_ptr<SafetensorsFile>& opened = files_[shard];
     if (!opened) {
       if (!is_there(folder / shard))
@@ -85,23 +118,22 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
   for (const NameMapEntry& entry : names.entries) {
     strata_check(!entry.external.empty(), "NameMap: an entry without an external name");
     known.insert(entry.external.begin(), entry.external.end());
-    const auto name = std::find_if(entry.external.begin(), entry.external.end(),
-                                   [&](const std::string& external) { return folder_->tensors().contains(external); });
-    if (name == entry.external.end()) {
-      missing.push_back(entry.external.front() + " " + format_shape(entry.shape));
-      continue;
+    std::vector<Source> sources;
+    for (const std::string& name : entry.external) {
+      const auto file = folder_->tensors().find(name);
+      if (file == folder_->tensors().end()) continue;
+      const TensorEntry& found = file->second->tensors().at(name);
+      std::vector<std::int64_t> wanted = entry.shape, transposed;
+      if (matches_any(name, names.transposed)) {
+        std::reverse(wanted.begin(), wanted.end());
+        transposed = wanted;
+      }
+      if (found.shape != wanted)
+        misshapen.push_back(name + " is " + format_shape(found.shape) + " and the model's " + format_shape(wanted));
+      sources.push_back({file->second, name, transposed});
     }
-    const SafetensorsFile* file = folder_->tensors().at(*name);
-    const TensorEntry& found = file->tensors().at(*name);
-    std::vector<std::int64_t> wanted = entry.shape, transposed;
-    if (matches_any(*name, names.transposed)) {
-      std::reverse(wanted.begin(), wanted.end());
-      transposed = wanted;
-    }
-    if (found.shape != wanted) {
-      misshapen.push_back(*name + " is " + format_shape(found.shape) + " and the model's " + format_shape(wanted));
-    }
-    const bool added = sources_.try_emplace(entry.canonical, Source{file, *name, transposed}).second;
+    if (sources.empty()) missing.push_back(entry.external.front() + " " + format_shape(entry.shape));
+    const bool added = sources_.try_emplace(entry.canonical, std::move(sources)).second;
     strata_check(added, "NameMap: two entries of one canonical name");
   }
   for (const auto& [name, file] : folder_->tensors()) {
@@ -129,13 +161,29 @@ at::Tensor RangeReader::whole(const Source& source) const {
   return last_.second;
 }
 
+void RangeReader::read(const Source& source, std::int64_t begin, std::int64_t end,
+                       const at::Tensor& destination) const {
+  if (source.transposed.empty()) return source.file->read_range(source.external, begin, end, destination);
+  destination.copy_(whole(source).narrow(0, begin, end - begin));
+}
+
 void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::int64_t end,
                        const at::Tensor& destination) const {
-  const auto source = sources_.find(canonical);
-  if (source == sources_.end()) throw Bug("RangeReader::fill: " + folder_->path() + " has no parameter " + canonical);
-  if (source->second.transposed.empty())
-    return source->second.file->read_range(source->second.external, begin, end, destination);
-  destination.copy_(whole(source->second).narrow(0, begin, end - begin));
+  const auto found = sources_.find(canonical);
+  if (found == sources_.end()) throw Bug("RangeReader::fill: " + folder_->path() + " has no parameter " + canonical);
+  const std::vector<Source>& sources = found->second;
+  read(sources.front(), begin, end, destination);
+  check_finite(destination, begin, Place{sources.front().file->path()}, "tensor '" + sources.front().external + "'");
+  for (std::size_t i = 1; i < sources.size(); ++i) {
+    const at::Tensor other = at::empty_like(destination);
+    read(sources[i], begin, end, other);
+    if (at::equal(destination, other)) continue;
+    throw UserError(Place{folder_->path()},
+                    "holds the tensors '" + sources.front().external + "' and '" + sources[i].external +
+                        "', which are one parameter of this model, with different values; if config.json has "
+                        "tie_word_embeddings: true, or leaves it out, set it to false to keep both, or else remove "
+                        "the one that is wrong");
+  }
 }
 
 }  // namespace strata::checkpoint

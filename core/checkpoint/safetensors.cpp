@@ -150,6 +150,7 @@ SafetensorsFile::SafetensorsFile(const data::InputFile& file) : path_(file.path(
   const json header = parse_json(text, path);
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
+      if (value.is_null()) continue;
       if (!value.is_object()) refuse(path, name, "is the file's own notes and must be an object of strings");
       for (const auto& [key, note] : value.items()) {
         if (!note.is_string()) refuse(path, name, "holds a note that is not a string: " + printable(key));

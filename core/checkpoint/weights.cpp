@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -10,10 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "group/numbers.hpp"
@@ -78,8 +82,10 @@ ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo
   check_model(*checkpoint_, layers);
   const auto ranges =
       std::make_shared<const checkpoint::RangeSource>(checkpoint_->folder, checkpoint_->files, checkpoint_->parameters);
-  return [ranges](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
+  return [ranges, folder = checkpoint_->folder.string()](const ParameterInfo& parameter, std::int64_t begin,
+                                                         std::int64_t end, const at::Tensor& destination) {
     ranges->read(parameter.name, checkpoint::master_state, begin, end, destination);
+    checkpoint::check_finite(destination, begin, Place{folder}, "parameter " + parameter.name);
   };
 }
 
@@ -170,16 +176,49 @@ void for_each_part(Group& world, const state::Buffers& buffers, const std::vecto
 
 }  // namespace
 
-checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const Model& model,
-                                               const checkpoint::NameMap& names) {
+at::ScalarType export_type(const std::string& name, const std::string& model_config) {
+  const auto known = [](const std::string& text) -> std::optional<at::ScalarType> {
+    if (text == "fp32" || text == "float32" || text == "torch.float32") return at::kFloat;
+    if (text == "bf16" || text == "bfloat16" || text == "torch.bfloat16") return at::kBFloat16;
+    if (text == "fp16" || text == "float16" || text == "torch.float16") return at::kHalf;
+    return std::nullopt;
+  };
+  const std::string advice = "; name fp32, bf16 or fp16 as the type of the exported weights";
+  if (name != "source") {
+    const std::optional<at::ScalarType> type = known(name);
+    if (!type) throw UserError("the type of exported weights is " + name + advice);
+    return *type;
+  }
+  if (model_config.empty())
+    throw UserError("the run's weights did not come from a folder, so there is no type of a source" + advice);
+  const nlohmann::json config = checkpoint::parse_json(model_config, "config.json");
+  for (const char* const key : {"dtype", "torch_dtype"}) {
+    if (!config.contains(key) || config[key].is_null()) continue;
+    const std::optional<at::ScalarType> type = config[key].is_string() ? known(config[key]) : std::nullopt;
+    if (!type)
+      throw UserError("the config.json that the run's weights came with has the " + std::string(key) + " " +
+                      checkpoint::printable(config[key].dump()) + advice);
+    return *type;
+  }
+  throw UserError("the config.json that the run's weights came with names no dtype" + advice);
+}
+
+std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,
+                                                                const checkpoint::NameMap& names, at::ScalarType dtype,
+                                                                const checkpoint::SourceFolder& source) {
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
   std::vector<checkpoint::TensorSpec> specs;
   for (const checkpoint::NameMapEntry& entry : names.entries)
-    specs.push_back({entry.external.front(), at::kFloat, entry.shape});
-  return {folder, model.hugging_face_config(at::kFloat), std::move(specs), shard_bytes, names.transposed};
+    specs.push_back({entry.external.front(), dtype, entry.shape});
+  auto exporter = std::make_unique<checkpoint::HuggingFaceExporter>(folder, model.hugging_face_config(dtype),
+                                                                    std::move(specs), shard_bytes, names.transposed);
+  const std::string lost = exporter->take_along(source);
+  if (!lost.empty()) spdlog::warn("{}", lost);
+  return exporter;
 }
 
-void export_weights(Session& session, const Model& model, const std::string& folder) {
+void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
+                    const checkpoint::SourceFolder& source) {
   const c10::NoGradGuard no_grad;
   const StageState& stage = session.stage();
   const checkpoint::NameMap map = name_map(model, stage.model_layers);
@@ -196,7 +235,7 @@ void export_weights(Session& session, const Model& model, const std::string& fol
     }).check();
   };
   std::unique_ptr<checkpoint::HuggingFaceExporter> exporter;
-  rank_0_does([&] { exporter.reset(new checkpoint::HuggingFaceExporter(weights_folder(folder, model, map))); });
+  rank_0_does([&] { exporter = weights_folder(folder, model, map, dtype, source); });
   const std::vector<std::int64_t> counts = gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
   std::exception_ptr failure;  // after one the rest is received nevertheless, as it is sent
   if (world.rank() != 0) {

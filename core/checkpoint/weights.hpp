@@ -35,12 +35,19 @@ class SavedWeights {
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
 
-// A folder for the model's weights, in fp32, whose values are still to be written. Throws UserError.
-checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const Model& model,
-                                               const checkpoint::NameMap& names);
+// The type of exported weights by its name: fp32, bf16, fp16, or source, which is that of the folder whose config.json
+// `model_config` is. Throws UserError where this names none of them.
+at::ScalarType export_type(const std::string& name, const std::string& model_config);
 
-// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Rank after rank sends what it owns
-// to rank 0, which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
-void export_weights(Session& session, const Model& model, const std::string& folder);
+// A folder for the model's weights, in this type, whose values are still to be written. Takes along what `source` holds
+// beside weights, and warns of what is lost. Throws UserError.
+std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,
+                                                                const checkpoint::NameMap& names, at::ScalarType dtype,
+                                                                const checkpoint::SourceFolder& source);
+
+// Writes the master weights as a folder that Hugging Face libraries open. Rank after rank sends what it owns to rank 0,
+// which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
+                    const checkpoint::SourceFolder& source);
 
 }  // namespace strata::runtime

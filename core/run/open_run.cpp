@@ -85,9 +85,10 @@ std::string Run::save_checkpoint() {
   return folder;
 }
 
-void Run::export_weights(const std::string& folder) {
+void Run::export_weights(const std::string& folder, const std::string& type) {
   session_.make_pending_updates();
-  runtime::export_weights(session_, *plugins_.model, folder);
+  const std::string config = files_.weights ? files_.weights->model_config() : "";
+  runtime::export_weights(session_, *plugins_.model, folder, export_type(type, config), {config_.model.init, config});
 }
 
 }  // namespace strata::runtime

@@ -25,9 +25,9 @@ class FileOptions final : public OptionsInFile {
     const std::string name(option), path = choice_.slot + "." + choice_.name + "." + name;
     const std::string now = config::to_text(choice_.options.value(name)), in_file = config::to_text(value);
     const bool given = std::find(choice_.given.begin(), choice_.given.end(), name) != choice_.given.end();
-    if (given && now != in_file && contradiction.empty())
-      contradiction = path + " is " + now + ", and the config.json of model.init has " + std::string(key) + " " +
-                      in_file + "; leave the option out to take the file's";
+    if (given && now != in_file && now != "auto" && contradiction.empty())
+      contradiction = path + " is " + now + ", and by the config.json of model.init it is " + in_file + " (" +
+                      std::string(key) + "); leave the option out to take the file's";
     taken.insert(name);
     choice_.options.set(name, value);
     for (config::Resolved& row : run_.listing)

@@ -96,8 +96,8 @@ class Run {
   std::optional<report::ValidationResult> validate(const Validation::Progress& progress = {});
   // Its folder, in checkpoint.path, which the config gives. [collective]
   std::string save_checkpoint();
-  // Writes the weights to a new folder. [collective]
-  void export_weights(const std::string& folder);
+  // Writes the weights to a new folder, in this type: see export_type(). [collective]
+  void export_weights(const std::string& folder, const std::string& type = "fp32");
 
   // Ends what its groups have under way, after an error. Nothing can be computed afterwards.
   void stop() { groups_->stop(); }

@@ -173,18 +173,22 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   runtime::check_model(saved, layers);
   const checkpoint::NameMap map = runtime::name_map(*model, layers);
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
-  checkpoint::HuggingFaceExporter exporter = runtime::weights_folder(arguments.folder, *model, map);
+  const std::string* const init = saved.setting("model.init");
+  const std::unique_ptr<checkpoint::HuggingFaceExporter> exporter =
+      runtime::weights_folder(arguments.folder, *model, map, runtime::export_type(arguments.dtype, saved.model_config),
+                              {init == nullptr ? "" : *init, saved.model_config});
   for (const checkpoint::NameMapEntry& entry : map.entries) {
     const std::int64_t elements = checkpoint::element_count(entry.shape);
     for (std::int64_t begin = 0; begin < elements; begin += chunk_elements) {
       const std::int64_t end = std::min(elements, begin + chunk_elements);
       const at::Tensor chunk = at::empty({end - begin}, at::kFloat);
       source.read(entry.canonical, checkpoint::master_state, begin, end, chunk);
-      exporter.write_range(entry.external.front(), begin, chunk);
+      exporter->write_range(entry.external.front(), begin, chunk);
     }
   }
-  exporter.finish();
-  out << arguments.folder << ": the weights of " << saved.folder.string() << ", step " << saved.step << ", in fp32\n";
+  exporter->finish();
+  out << arguments.folder << ": the weights of " << saved.folder.string() << ", step " << saved.step << ", in "
+      << arguments.dtype << "\n";
   return 0;
 }
 
@@ -203,7 +207,16 @@ void add_checkpoint(CommandLine& line) {
   to_folder.add_option("folder", arguments.folder, "Folder to write; must be new or empty")->required();
   to_folder.add_option("--plugin-path", arguments.plugin_path,
                        "Folders to search for the model plugin first, separated by colons");
-  to_folder.footer("  strata checkpoint export ckpt hf_folder");
+  to_folder
+      .add_option("--dtype", arguments.dtype,
+                  "Type of the weights; source: that of the folder that the run started from")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "source"}));
+  to_folder.footer(
+      "Takes along what the folder that the run started from (model.init) holds beside weights: tokenizer,\n"
+      "generation_config.json, chat templates; and the keys of its config.json.\n"
+      "  strata checkpoint export ckpt hf_folder\n"
+      "  strata checkpoint export ckpt hf_folder --dtype bf16");
   line.on(to_folder, [] { return checkpoint_export(arguments, std::cout); });
 }
 

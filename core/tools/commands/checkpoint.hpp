@@ -9,6 +9,7 @@ struct CheckpointArguments {
   std::string path;             // a checkpoint, or a folder of checkpoints for the latest one
   std::string format = "text";  // info: text or json
   std::string folder;           // export: the folder to write
+  std::string dtype = "fp32";   // export: fp32, bf16, fp16 or source
   std::string plugin_path;      // export: folders to search for plugins first, separated by colons
 };
 
@@ -16,9 +17,9 @@ struct CheckpointArguments {
 // damaged.
 int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out);
 
-// Verifies the checkpoint and writes the weights as a Hugging Face folder in fp32, in one process with a few MiB of
-// memory. Finds the model plugin by the saved name and options, only in folders that the user gave: a path in a
-// checkpoint is never loaded. Throws UserError.
+// Verifies the checkpoint and writes the weights as a Hugging Face folder, in one process with a few MiB of memory.
+// Finds the model plugin by the saved name and options, only in folders that the user gave: a path in a checkpoint is
+// never loaded. Throws UserError.
 int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out);
 
 }  // namespace strata::cli

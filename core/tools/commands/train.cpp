@@ -11,6 +11,7 @@
 
 #include "auto_offload/choose_offload.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/weights.hpp"
 #include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
 #include "run/saved_model.hpp"
@@ -77,6 +78,16 @@ void check_before_ranks(const runtime::ResolvedRun& run) {
   runtime::check_run(config, *run.registry);
 }
 
+// The name of the type to export in. Throws UserError if the run exports nothing, or has no source to take it from.
+std::string checked_export_dtype(const RunArguments& arguments, const config::RunConfig& config,
+                                 const runtime::RunFiles& files) {
+  if (arguments.export_dtype.empty()) return "fp32";
+  if (config.export_path.empty())
+    throw UserError("--export-dtype is " + arguments.export_dtype + ", and the run exports no weights; give --export");
+  runtime::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
+  return arguments.export_dtype;
+}
+
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   using runtime::StopSignals;
   const bool leader = place.rank == 0;
@@ -92,6 +103,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::check_resume(resolved, arguments.resume);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
+  const std::string export_dtype = checked_export_dtype(arguments, config, files);
   const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, asked(arguments));
   report::ReportSettings settings = arguments.report;
@@ -111,7 +123,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   report.begin(run, arguments.digests);
   const std::string saved_in = runtime::train(run, report);
   const report::RunSummary& summary = report.finish(run, saved_in);
-  if (!config.export_path.empty() && summary.stopped_by == 0) run.export_weights(config.export_path);
+  if (!config.export_path.empty() && summary.stopped_by == 0) run.export_weights(config.export_path, export_dtype);
   report.write_summary();
   if (leader) out << report::summary_table(summary) << std::flush;
   if (summary.stopped_by == 0) return 0;
@@ -176,6 +188,10 @@ void add_train(CommandLine& line) {
   train.add_option("--summary", run.report.summary_file, "Write one JSON object to this file at the end");
   add_setting(train, "--export", "export", run.settings,
               "Write the final weights to this new folder in Hugging Face format");
+  train
+      .add_option("--export-dtype", run.export_dtype,
+                  "Type of the weights that --export writes, fp32 by default; source: that of model.init")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "source"}));
   CLI::Option* const trace = train.add_option(
       "--trace", run.report.trace_file,
       "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE`\n"

@@ -38,7 +38,8 @@ DecoderShape shape_of(const Gpt2Options& options) {
   shape.embedding_dropout = options.embedding_dropout;
   shape.attention_dropout = options.attention_dropout;
   shape.hidden_dropout = options.hidden_dropout;
-  shape.names = {.embedding = "transformer.wte",
+  shape.names = {.base = "transformer.",
+                 .embedding = "transformer.wte",
                  .positions = "transformer.wpe",
                  .block = "transformer.h.",
                  .final_norm = "transformer.ln_f",
@@ -53,29 +54,27 @@ DecoderShape shape_of(const Gpt2Options& options) {
 }
 
 class Gpt2 final : public DecoderModel {
+  using Kind = DecoderKey::Kind;
+
  public:
   Gpt2(PluginContext& context, const Gpt2Options& options)
       : DecoderModel(context, shape_of(options),
-                     {{"n_embd", "hidden_size", &DecoderShape::hidden, true},
-                      {"n_layer", "layers", &DecoderShape::layers, true},
-                      {"n_head", "heads", &DecoderShape::heads, true},
-                      {"n_inner", "intermediate_size", &DecoderShape::intermediate},
-                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, true},
-                      {"n_positions", "maximum_positions", &DecoderShape::maximum_positions},
+                     {{"n_embd", "hidden_size", &DecoderShape::hidden, Kind::Size, "hidden_size"},
+                      {"n_layer", "layers", &DecoderShape::layers, Kind::Size, "num_hidden_layers"},
+                      {"n_head", "heads", &DecoderShape::heads, Kind::Size, "num_attention_heads"},
+                      {"n_inner", "intermediate_size", &DecoderShape::intermediate, Kind::Derived},
+                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, Kind::Size},
+                      {"n_positions", "maximum_positions", &DecoderShape::maximum_positions, Kind::Count,
+                       "max_position_embeddings"},
                       {"layer_norm_epsilon", "layer_norm_epsilon", &DecoderShape::norm_epsilon},
                       {"tie_word_embeddings", "tie_embeddings", &DecoderShape::tie_embeddings},
                       {"initializer_range", "initializer_range", &DecoderShape::initializer_range},
-                      {"embd_pdrop", "embedding_dropout", &DecoderShape::embedding_dropout},
-                      {"attn_pdrop", "attention_dropout", &DecoderShape::attention_dropout},
-                      {"resid_pdrop", "hidden_dropout", &DecoderShape::hidden_dropout}}) {}
+                      {"embd_pdrop", "embedding_dropout", &DecoderShape::embedding_dropout, Kind::Chance},
+                      {"attn_pdrop", "attention_dropout", &DecoderShape::attention_dropout, Kind::Chance},
+                      {"resid_pdrop", "hidden_dropout", &DecoderShape::hidden_dropout, Kind::Chance}}) {}
 
-  // Files of the bare model leave the prefix out.
   CheckpointNames checkpoint_names() const override {
-    const std::string prefix = "transformer.";
     CheckpointNames names = DecoderModel::checkpoint_names();
-    const auto own = names.names;
-    for (const auto& [canonical, external] : own)
-      if (external.starts_with(prefix)) names.names.emplace_back(canonical, external.substr(prefix.size()));
     for (const char* const ignored : {"*.attn.bias", "*.attn.masked_bias"}) names.ignored.push_back(ignored);
     names.transposed = {"*.attn.c_attn.weight", "*.c_proj.weight", "*.mlp.c_fc.weight"};
     return names;
@@ -91,9 +90,22 @@ class Gpt2 final : public DecoderModel {
     return DecoderModel::complete(std::move(shape));
   }
 
-  void read(const nlohmann::json& file, DecoderShape& /*shape*/) override {
+  // GPT2Config's defaults.
+  void start(const nlohmann::json& file, DecoderShape& shape) override {
     require_key(file, "model_type", "gpt2", "this model is gpt2");
-    require_key(file, "activation_function", "gelu_new", "this model's activation is gelu_new, the one by tanh");
+    shape.hidden = 768;
+    shape.layers = shape.heads = 12;
+    shape.intermediate = 0;
+    shape.vocabulary = 50257;
+    shape.maximum_positions = 1024;
+    shape.norm_epsilon = 1e-5;
+    shape.tie_embeddings = true;
+    shape.initializer_range = 0.02;
+    shape.embedding_dropout = shape.attention_dropout = shape.hidden_dropout = 0.1;
+  }
+
+  void read(const nlohmann::json& file, DecoderShape& shape) override {
+    shape.mlp = read_activation(file, "activation_function", "gelu_new", /*gated=*/false);
     require_key(file, "scale_attn_weights", true, "this model scales attention by the head's size");
     require_key(file, "scale_attn_by_inverse_layer_idx", false, "this model scales attention in all layers alike");
     require_key(file, "add_cross_attention", false, "this model has no cross attention");
@@ -102,8 +114,6 @@ class Gpt2 final : public DecoderModel {
   void write(const DecoderShape& /*shape*/, nlohmann::json& file) const override {
     file.update({{"architectures", {"GPT2LMHeadModel"}},
                  {"activation_function", "gelu_new"},
-                 {"bos_token_id", 50256},
-                 {"eos_token_id", 50256},
                  {"model_type", "gpt2"},
                  {"scale_attn_weights", true}});
   }

@@ -42,7 +42,8 @@ DecoderShape shape_of(const GptNeoxOptions& options) {
   shape.rotary_base = options.rotary_base;
   shape.attention_dropout = options.attention_dropout;
   shape.hidden_dropout = options.hidden_dropout;
-  shape.names = {.embedding = "gpt_neox.embed_in",
+  shape.names = {.base = "gpt_neox.",
+                 .embedding = "gpt_neox.embed_in",
                  .block = "gpt_neox.layers.",
                  .final_norm = "gpt_neox.final_layer_norm",
                  .head = "embed_out",
@@ -56,26 +57,29 @@ DecoderShape shape_of(const GptNeoxOptions& options) {
 }
 
 class GptNeox final : public DecoderModel {
+  using Kind = DecoderKey::Kind;
+
  public:
   GptNeox(PluginContext& context, const GptNeoxOptions& options)
       : DecoderModel(context, shape_of(options),
-                     {{"hidden_size", "hidden_size", &DecoderShape::hidden, true},
-                      {"num_hidden_layers", "layers", &DecoderShape::layers, true},
-                      {"num_attention_heads", "heads", &DecoderShape::heads, true},
-                      {"intermediate_size", "intermediate_size", &DecoderShape::intermediate, true},
-                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, true},
-                      {"rotary_pct", "rotary_fraction", &DecoderShape::rotary_fraction},
-                      {"rotary_emb_base", "rotary_base", &DecoderShape::rotary_base},
-                      {"max_position_embeddings", "maximum_positions", &DecoderShape::maximum_positions},
+                     {{"hidden_size", "hidden_size", &DecoderShape::hidden, Kind::Size},
+                      {"num_hidden_layers", "layers", &DecoderShape::layers, Kind::Size},
+                      {"num_attention_heads", "heads", &DecoderShape::heads, Kind::Size},
+                      {"intermediate_size", "intermediate_size", &DecoderShape::intermediate, Kind::Size},
+                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, Kind::Size},
+                      {"rotary_pct", "rotary_fraction", &DecoderShape::rotary_fraction, Kind::InFamily},
+                      {"rotary_emb_base", "rotary_base", &DecoderShape::rotary_base, Kind::InFamily},
+                      {"max_position_embeddings", "maximum_positions", &DecoderShape::maximum_positions, Kind::Count},
                       {"layer_norm_eps", "layer_norm_epsilon", &DecoderShape::norm_epsilon},
                       {"use_parallel_residual", "parallel_residual", &DecoderShape::parallel_residual},
                       {"tie_word_embeddings", "tie_embeddings", &DecoderShape::tie_embeddings},
                       {"initializer_range", "initializer_range", &DecoderShape::initializer_range},
-                      {"attention_dropout", "attention_dropout", &DecoderShape::attention_dropout},
-                      {"hidden_dropout", "hidden_dropout", &DecoderShape::hidden_dropout}}) {}
+                      {"attention_dropout", "attention_dropout", &DecoderShape::attention_dropout, Kind::Chance},
+                      {"hidden_dropout", "hidden_dropout", &DecoderShape::hidden_dropout, Kind::Chance}}) {}
 
   CheckpointNames checkpoint_names() const override {
     CheckpointNames names = DecoderModel::checkpoint_names();
+    if (!shape().tie_embeddings) names.names.emplace_back("embed_out.weight", "lm_head.weight");
     for (const char* const ignored : {"*.attention.bias", "*.attention.masked_bias", "*.rotary_emb.inv_freq"})
       names.ignored.push_back(ignored);
     return names;
@@ -88,25 +92,39 @@ class GptNeox final : public DecoderModel {
     return DecoderModel::complete(std::move(shape));
   }
 
-  void read(const nlohmann::json& file, DecoderShape& shape) override {
+  // GPTNeoXConfig's defaults.
+  void start(const nlohmann::json& file, DecoderShape& shape) override {
     require_key(file, "model_type", "gpt_neox", "this model is gpt_neox");
-    require_key(file, "hidden_act", "gelu", "this model's activation is gelu, the exact one");
+    shape.hidden = 6144;
+    shape.layers = 44;
+    shape.heads = 64;
+    shape.intermediate = 24576;
+    shape.vocabulary = 50432;
+    shape.maximum_positions = 2048;
+    shape.norm_epsilon = 1e-5;
+    shape.parallel_residual = true;
+    shape.tie_embeddings = false;
+    shape.initializer_range = 0.02;
+    shape.attention_dropout = shape.hidden_dropout = 0.0;
+  }
+
+  void read(const nlohmann::json& file, DecoderShape& shape) override {
+    shape.mlp = read_activation(file, "hidden_act", "gelu", /*gated=*/false);
     require_key(file, "attention_bias", true, "this model has biases in attention");
-    require_key(file, "rope_scaling", nullptr, "this model scales no rotary frequencies");
-    if (!file.contains("rotary_emb_base")) shape.rotary_base = read_key(file, "rope_theta", shape.rotary_base);
-    const auto found = file.find("rope_parameters");  // of newer releases
-    if (found == file.end() || found->is_null()) return;
-    if (!found->is_object()) refuse_key("rope_parameters", *found, "it must be an object");
-    require_key(*found, "rope_type", "default", "this model knows rope_type \"default\" only");
-    shape.rotary_fraction = read_key(*found, "partial_rotary_factor", shape.rotary_fraction);
-    shape.rotary_base = read_key(*found, "rope_theta", shape.rotary_base);
+    if (has_value(file, "head_dim"))
+      require_key(file, "head_dim", shape.hidden / shape.heads,
+                  "a head of this model has hidden_size / heads elements");
+    read_rotary(file, {"rotary_emb_base", "rotary_pct", 0.25}, shape);
+    // Names of other families: transformers 4 took the first one, and transformers 5 takes none of them.
+    const std::string rule =
+        "this model has another rotary embedding by rope_parameters, rotary_emb_base and rotary_pct";
+    require_key(file, "rope_theta", shape.rotary_base, rule);
+    require_key(file, "partial_rotary_factor", shape.rotary_fraction, rule);
   }
 
   void write(const DecoderShape& shape, nlohmann::json& file) const override {
     file.update({{"architectures", {"GPTNeoXForCausalLM"}},
                  {"attention_bias", true},
-                 {"bos_token_id", 0},
-                 {"eos_token_id", 0},
                  {"hidden_act", "gelu"},
                  {"model_type", "gpt_neox"},
                  {"rope_parameters",

@@ -13,7 +13,7 @@
 #include <strata/toolbox/swiglu.hpp>
 #include <strata/toolbox/tensor_parallel.hpp>
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "decoder_parameters.hpp"
@@ -293,12 +293,15 @@ std::unique_ptr<Layer> Decoder::build(int layer, ModelContext& context) const {
 
 CheckpointNames Decoder::checkpoint_names() const {
   CheckpointNames names;
+  std::set<std::string> own;
   for (int layer = 0; layer < layers(); ++layer)
-    for (const ParameterInfo& info : describe(layer, {}).parameters) {
-      const std::pair<std::string, std::string> same{info.name, info.name};
-      if (std::find(names.names.begin(), names.names.end(), same) == names.names.end()) names.names.push_back(same);
-    }
-  if (shape_->tie_embeddings) names.ignored.push_back(shape_->names.head + ".weight");
+    for (const ParameterInfo& info : describe(layer, {}).parameters)
+      if (own.insert(info.name).second) names.names.emplace_back(info.name, info.name);
+  const std::string& base = shape_->names.base;
+  for (const std::string& name : own)
+    if (!base.empty() && name.starts_with(base)) names.names.emplace_back(name, name.substr(base.size()));
+  if (shape_->tie_embeddings)
+    names.names.emplace_back(shape_->names.embedding + ".weight", shape_->names.head + ".weight");
   return names;
 }
 

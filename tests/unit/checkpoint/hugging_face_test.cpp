@@ -1,7 +1,10 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <strata/error.hpp>
+
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -117,6 +120,62 @@ TEST_CASE("weights that are not the model's are listed") {
   CHECK_THAT(text, Contains("unknown to the model: layers.0.attention.bias"));
 }
 
+TEST_CASE("a parameter that a folder holds under two names has one value") {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, float last) {
+    HuggingFaceExporter exporter(folder / name, config, {{"a", at::kFloat, {3}}, {"b", at::kHalf, {3}}}, 1000);
+    exporter.write_range("a", 0, at::arange(3, at::kFloat));
+    const at::Tensor other = at::arange(3, at::kFloat);
+    other[2] = last;
+    exporter.write_range("b", 0, other);
+    exporter.finish();
+    const RangeReader reader(std::make_shared<const HuggingFaceFolder>(folder / name), {{{"x", {3}, {"a", "b"}}}});
+    const at::Tensor values = at::empty({3}, at::kFloat);
+    reader.fill("x", 0, 3, values);
+    CHECK(at::equal(values, at::arange(3, at::kFloat)));
+  };
+  write("equal", 2);
+  CHECK_THAT(error_of<UserError>([&] { write("different", 3); }),
+             Contains("'a' and 'b'") && Contains("different values"));
+}
+
+TEST_CASE("weights that are not finite, or too large for fp16, are named and not exported") {
+  const TemporaryFolder folder;
+  const auto refused = [&](at::ScalarType dtype, double value) {
+    HuggingFaceExporter exporter(folder / "out", config, {{"a", dtype, {3}}}, 1000);
+    const at::Tensor values = at::arange(3, at::kFloat);
+    values[2] = value;
+    return error_of<UserError>([&] { exporter.write_range("a", 0, values); });
+  };
+  CHECK_THAT(refused(at::kFloat, NAN), Contains("tensor 'a' holds nan at element 2"));
+  CHECK_THAT(refused(at::kBFloat16, -INFINITY), Contains("tensor 'a' holds -inf at element 2"));
+  CHECK_THAT(refused(at::kHalf, -70000.0), Contains("'a' holds values beyond 65504"));
+  const at::Tensor large = at::full({4}, 3e38, at::kFloat);  // whose sum is not finite
+  CHECK_NOTHROW(check_finite(large, 0, strata::Place{"file"}, "a"));
+}
+
+TEST_CASE("an export takes along what its source holds beside weights") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "from/additional_chat_templates");
+  std::filesystem::create_directories(folder / "from/onnx");
+  write_file(folder / "from/config.json", config);
+  for (const char* name : {"tokenizer.json", "empty.txt", "additional_chat_templates/a.jinja", "onnx/tokenizer.json",
+                           "model.safetensors", "model.safetensors.index.json", "old.bin", ".hidden"})
+    write_file(folder / ("from/" + std::string(name)), std::string(name) == "empty.txt" ? "" : name);
+  const auto copied = [&](const SourceFolder& source, const std::string& into) {
+    std::filesystem::create_directory(folder / into);
+    return source.copy_into(folder / into);
+  };
+  CHECK(copied({folder / "from", config}, "to").empty());
+  CHECK(read_file(folder / "to/tokenizer.json") == "tokenizer.json");
+  CHECK(read_file(folder / "to/additional_chat_templates/a.jinja") == "additional_chat_templates/a.jinja");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "to"), {}) == 3);
+  CHECK_THAT(copied({folder / "from", "{}"}, "changed"), Contains("has another config.json than the run read"));
+  CHECK_THAT(copied({folder / "gone", config}, "gone to"), Contains("is not there any more"));
+  CHECK(copied({"", ""}, "none").empty());
+  for (const char* name : {"changed", "gone to", "none"}) CHECK(std::filesystem::is_empty(folder / name));
+}
+
 TEST_CASE("each fault of a folder is its own error") {
   const TemporaryFolder folder;
   const auto refused = [&] { return error_of<UserError>([&] { HuggingFaceFolder opened(folder / "hf"); }); };
@@ -136,8 +195,10 @@ TEST_CASE("each fault of a folder is its own error") {
   CHECK_THAT(refused(), Contains("has no weight_map"));
   index(R"({"weight_map":{"x":3}})");
   CHECK_THAT(refused(), Contains("names no file"));
-  index(R"({"weight_map":{"x":"../secret"}})");
-  CHECK_THAT(refused(), Contains("names no file"));
+  for (const char* outside : {"../secret", "/etc/secret", "a/../../secret", "a/", "."}) {
+    index(R"({"weight_map":{"x":")" + std::string(outside) + R"("}})");
+    CHECK_THAT(refused(), Contains("names no file"));
+  }
   index(R"({"weight_map":{"x":"gone.safetensors"}})");
   CHECK_THAT(refused(), Contains("gone.safetensors, which is not there"));
   write_file(folder / "hf/there.safetensors", bytes<std::uint64_t>({2}) + "{}");

@@ -4,6 +4,7 @@
 #include <strata/model.hpp>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "catch.hpp"
 
@@ -109,7 +110,12 @@ TEST_CASE("the layers built have the parameters described") {
     const auto holds = [&](const std::string& name) {
       return std::count(names.names.begin(), names.names.end(), std::pair(name, name)) == 1;
     };
-    CHECK(names.names.size() == (tied ? 75 : 76));
+    CHECK(std::ranges::count_if(names.names, [](const auto& name) { return name.first == name.second; }) ==
+          (tied ? 75 : 76));
+    CHECK(std::count(names.names.begin(), names.names.end(),
+                     std::pair<std::string, std::string>("gpt_neox.embed_in.weight", "embed_in.weight")) == 1);
+    CHECK(std::count(names.names.begin(), names.names.end(),
+                     std::pair<std::string, std::string>("gpt_neox.embed_in.weight", "embed_out.weight")) == tied);
     CHECK(holds("gpt_neox.embed_in.weight"));
     CHECK(holds("embed_out.weight") == !tied);
     CHECK_THROWS_AS(model->describe(8, {}), strata::Bug);
@@ -123,19 +129,36 @@ TEST_CASE("config.json of older and newer releases is read") {
   CHECK(model->vocabulary() == 300);
   CHECK(model->maximum_sequence_length() == 512);
   CHECK(model->describe(1, {}).parameters[8].shape == std::vector<std::int64_t>{200, 64});
+}
+
+TEST_CASE("a config.json comes out as it went in, with another dtype") {
+  using nlohmann::json;
+  const std::string text =
+      with(pythia_json, R"("use_cache":true)", R"("use_cache":null,"eos_token_id":7,"own key":[1])");
+  const auto model = model_of();
+  model->configure(text);
+  json expected = json::parse(text);
+  expected["dtype"] = expected["torch_dtype"] = "bfloat16";
   const std::string written = model->hugging_face_config(at::kBFloat16);
-  CHECK_THAT(written, Catch::Contains("\"dtype\": \"bfloat16\"") && Catch::Contains("\"partial_rotary_factor\": 0.5") &&
-                          Catch::Contains("\"rope_theta\": 5000.0") &&
-                          Catch::Contains("\"use_parallel_residual\": false") &&
-                          Catch::Contains("\"layer_norm_eps\": 1e-06"));
+  CHECK(json::parse(written) == expected);
   const auto again = model_of();
   again->configure(written);
   CHECK(again->hugging_face_config(at::kBFloat16) == written);
-  // Only the newer spelling.
-  const auto newer = model_of();
-  newer->configure(with(pythia_json, R"("rotary_emb_base":5000,"rotary_pct":0.5)",
-                        R"("rope_parameters":{"rope_type":"default","rope_theta":5000,"partial_rotary_factor":0.5})"));
-  CHECK(newer->hugging_face_config(at::kBFloat16) == written);
+}
+
+TEST_CASE("a config.json without a source names no token") {
+  const auto config = nlohmann::json::parse(model_of({{"preset", "pythia-14m"}})->hugging_face_config(at::kFloat));
+  for (const char* key : {"bos_token_id", "eos_token_id"}) CHECK(config.at(key).is_null());
+}
+
+TEST_CASE("a key that config.json leaves out has the default of transformers") {
+  const auto model = model_of();
+  model->configure(R"({"model_type":"gpt_neox","num_hidden_layers":1})");
+  CHECK(model->vocabulary() == 50432);
+  CHECK(model->maximum_sequence_length() == 2048);
+  CHECK(model->describe(1, {}).parameters[8].shape == std::vector<std::int64_t>{24576, 6144});
+  CHECK_THROWS_WITH(model_of()->configure(R"({"model_type":"gpt_neox","num_hidden_layers":1,"num_attention_heads":7})"),
+                    Catch::Contains("config.json leaves out hidden_size"));
 }
 
 TEST_CASE("a config.json of another model is refused by key and value") {
@@ -144,18 +167,22 @@ TEST_CASE("a config.json of another model is refused by key and value") {
     CHECK_THROWS_WITH(model_of()->configure(json), Catch::Contains(text));
     CHECK_THROWS_AS(model_of()->configure(json), strata::UserError);
   };
-  refused(with(pythia_json, R"("hidden_act":"gelu")", R"("hidden_act":"gelu_new")"), R"(hidden_act is "gelu_new")");
+  refused(with(pythia_json, R"("hidden_act":"gelu")", R"("hidden_act":"relu")"), R"(hidden_act is "relu")");
   refused(with(pythia_json, R"("model_type":"gpt_neox")", R"("model_type":"llama")"), R"(model_type is "llama")");
   refused(with(pythia_json, R"("use_cache":true)", R"("attention_bias":false)"), "attention_bias is false");
   refused(with(pythia_json, R"("use_cache":true)", R"("hidden_dropout":"much")"), "hidden_dropout is \"much\"");
-  refused(with(pythia_json, R"("use_cache":true)", R"("rope_scaling":{"type":"linear"})"), "rope_scaling");
+  refused(with(pythia_json, R"("use_cache":true)", R"("rope_scaling":{"type":"linear"})"), "factor is missing");
+  refused(with(pythia_json, R"("use_cache":true)", R"("quantization_config":{"bits":4})"), "quantization_config");
+  refused(with(pythia_json, R"("use_cache":true)", R"("is_causal":null)"), "is_causal is null");
+  refused(with(pythia_json, R"("layer_norm_eps":1e-06)", R"("layer_norm_eps":null)"), "layer_norm_eps is null");
+  refused(with(pythia_json, R"("hidden_size":64)", R"("hidden_size":64.5)"), "hidden_size is 64.5");
+  refused(with(pythia_json, R"("num_hidden_layers":3)", R"("num_hidden_layers":1000000000)"), "num_hidden_layers");
   refused(with(pythia_json, R"("use_cache":true)", R"("rope_parameters":{"rope_type":"yarn"})"),
           "rope_type is \"yarn\"");
   refused(with(pythia_json, R"("use_cache":true)", R"("rope_parameters":3)"), "rope_parameters is 3");
   refused(with(pythia_json, R"("hidden_size":64)", R"("hidden_size":"64")"), "hidden_size is \"64\"");
   refused(with(pythia_json, R"("hidden_size":64)", R"("hidden_size":66)"), "66 is not divisible by heads 4");
   refused(with(pythia_json, R"("rotary_pct":0.5)", R"("rotary_pct":"half")"), "rotary_pct is \"half\"");
-  refused(with(pythia_json, R"("vocab_size":300)", R"("unknown":300)"), "vocab_size is missing");
   refused("", "not JSON");
   refused("[1]", "not a JSON object");
   CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}})->configure(pythia_json),

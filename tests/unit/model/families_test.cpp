@@ -3,6 +3,7 @@
 #include <strata/fakes/plugin_library.hpp>
 #include <strata/model.hpp>
 
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -81,7 +82,7 @@ TEST_CASE("a config.json of Llama 3 is read and written again") {
   CHECK(block[3].name == "model.layers.0.self_attn.k_proj.weight");
   CHECK(block[3].shape == std::vector<std::int64_t>{16, 64});
   const std::string written = model->hugging_face_config(at::kBFloat16);
-  CHECK_THAT(written, Catch::Contains("\"factor\": 32.0") && Catch::Contains("\"head_dim\": 8") &&
+  CHECK_THAT(written, Catch::Contains("\"factor\": 32.0") && !Catch::Contains("\"head_dim\"") &&
                           Catch::Contains("\"original_max_position_embeddings\": 128") &&
                           Catch::Contains("\"tie_word_embeddings\": true"));
   const Plugin again = llama();
@@ -89,13 +90,90 @@ TEST_CASE("a config.json of Llama 3 is read and written again") {
   CHECK(again->hugging_face_config(at::kBFloat16) == written);
 }
 
-TEST_CASE("a sliding window bounds the sequence, as attention here sees all of it") {
-  const Plugin model = llama();
-  const std::string mistral = replaced(llama_json, "\"model_type\":\"llama\"", "\"model_type\":\"mistral\"");
-  model->configure(replaced(mistral, "\"vocab_size\":300", "\"vocab_size\":300,\"sliding_window\":100"));
-  CHECK(model->maximum_sequence_length() == 100);
-  model->configure(replaced(mistral, "\"vocab_size\":300", "\"vocab_size\":300,\"sliding_window\":null"));
-  CHECK(model->maximum_sequence_length() == 512);
+TEST_CASE("a sample longer than a sliding window is refused by the key") {
+  const auto too_long = [](const std::string& type, const std::string& keys, std::int64_t tokens) -> std::string {
+    const Plugin model = llama();
+    model->configure(replaced(replaced(llama_json, "\"model_type\":\"llama\"", "\"model_type\":\"" + type + "\""),
+                              "\"vocab_size\":300", "\"vocab_size\":300" + keys));
+    CHECK(model->maximum_sequence_length() == 512);
+    try {
+      model->describe(1, {1, tokens});
+      return "";
+    } catch (const strata::UserError& error) {
+      return error.what();
+    }
+  };
+  CHECK(too_long("mistral", ",\"sliding_window\":100", 100).empty());
+  CHECK_THAT(too_long("mistral", ",\"sliding_window\":100", 101), Catch::Contains("sliding_window 100"));
+  CHECK(too_long("mistral", ",\"sliding_window\":null", 512).empty());
+  CHECK_THAT(too_long("mistral", "", 513), Catch::Contains("max_position_embeddings 512"));
+  CHECK(too_long("llama", ",\"sliding_window\":100", 512).empty());
+  // Two layers, which qwen2's max_window_layers, 28 if left out, keeps from sliding.
+  CHECK(too_long("qwen2", ",\"sliding_window\":100,\"use_sliding_window\":true", 512).empty());
+  CHECK(too_long("qwen2", ",\"sliding_window\":100,\"max_window_layers\":0", 512).empty());
+  CHECK_THAT(too_long("qwen2", ",\"sliding_window\":100,\"use_sliding_window\":true,\"max_window_layers\":1", 101),
+             Catch::Contains("sliding_window 100"));
+  CHECK_THAT(too_long("qwen2",
+                      ",\"sliding_window\":100,\"use_sliding_window\":true,\"layer_types\":[\"full_attention\","
+                      "\"sliding_attention\"]",
+                      101),
+             Catch::Contains("sliding_window 100"));
+}
+
+TEST_CASE("options that contradict a config.json are refused by name") {
+  const auto refused = [](const OptionTexts& options, const std::string& text) {
+    CHECK_THROWS_WITH(llama(options)->configure(llama_json), Catch::Contains(text));
+    CHECK_THROWS_AS(llama(options)->configure(llama_json), strata::UserError);
+  };
+  refused({{"variant", "mistral"}}, "variant is mistral");
+  refused({{"tie_embeddings", "false"}}, "tie_embeddings is false");
+  refused({{"rotary_scaling", "linear"}}, "rotary_scaling is linear");
+  refused({{"preset", "llama-160m"}}, "hidden_size is 768");
+  refused({{"preset", "llama-3.2-1b"},
+           {"hidden_size", "64"},
+           {"layers", "2"},
+           {"heads", "8"},
+           {"intermediate_size", "160"},
+           {"vocabulary", "300"},
+           {"key_value_heads", "2"}},
+          "preset is llama-3.2-1b, whose rms_norm_eps");
+  CHECK_NOTHROW(llama({{"rotary_scaling", "llama3"}, {"tie_embeddings", "true"}})->configure(llama_json));
+  CHECK_THROWS_WITH(llama({{"preset", "llama-160m"}, {"rotary_factor", "2"}})->layers(),
+                    Catch::Contains("rotary_factor has no effect"));
+  CHECK_THROWS_WITH(
+      llama({{"preset", "llama-160m"}, {"rotary_scaling", "linear"}, {"rotary_original_positions", "64"}})->layers(),
+      Catch::Contains("rotary_original_positions has no effect"));
+  CHECK_THAT(llama({{"preset", "llama-3.2-1b"}, {"rotary_factor", "4"}})->hugging_face_config(at::kFloat),
+             Catch::Contains("\"factor\": 4.0"));
+}
+
+TEST_CASE("presets have the published rotary parameters and lengths") {
+  struct Published {
+    const char *preset, *theta, *positions, *epsilon, *rest;
+  };
+  for (const auto& [preset, theta, positions, epsilon, rest] :
+       std::vector<Published>{{"llama-160m", "10000.0", "2048", "1e-05", "\"rope_type\": \"default\""},
+                              {"tinyllama-1.1b", "10000.0", "2048", "1e-05", "\"num_key_value_heads\": 4"},
+                              {"llama-2-7b", "10000.0", "4096", "1e-05", "\"num_key_value_heads\": 32"},
+                              {"llama-3.2-1b", "500000.0", "131072", "1e-05", "\"factor\": 32.0"},
+                              {"llama-3.2-3b", "500000.0", "131072", "1e-05", "\"head_dim\": 128"},
+                              {"llama-3.1-8b", "500000.0", "131072", "1e-05", "\"factor\": 8.0"},
+                              {"mistral-7b", "10000.0", "4096", "1e-05", "\"sliding_window\": null"},
+                              {"qwen2-0.5b", "1000000.0", "32768", "1e-06", "\"tie_word_embeddings\": true"},
+                              {"qwen2-7b", "1000000.0", "32768", "1e-06", "\"tie_word_embeddings\": false"}}) {
+    INFO(preset);
+    CHECK_THAT(llama({{"preset", preset}})->hugging_face_config(at::kFloat),
+               Catch::Contains(std::string("\"rope_theta\": ") + theta) &&
+                   Catch::Contains(std::string("\"max_position_embeddings\": ") + positions) &&
+                   Catch::Contains(std::string("\"rms_norm_eps\": ") + epsilon) && Catch::Contains(rest));
+  }
+}
+
+TEST_CASE("initial deviations of GPT-2 shrink with the depth of the residual stream") {
+  const Plugin model = gpt2({{"preset", "gpt2"}});
+  for (const strata::ParameterInfo& info : model->describe(1, {}).parameters)
+    if (info.name.ends_with("weight") && !info.name.ends_with("ln_1.weight") && !info.name.ends_with("ln_2.weight"))
+      CHECK(info.initializer.deviation == Approx(info.name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(24.0) : 0.02));
 }
 
 TEST_CASE("what is another model is refused by key and value") {
@@ -109,7 +187,7 @@ TEST_CASE("what is another model is refused by key and value") {
   refused(replaced(llama_json, "\"attention_bias\":false", "\"attention_bias\":true"), "attention_bias is true");
   refused(replaced(llama_json, "\"num_key_value_heads\":2", "\"num_key_value_heads\":3"),
           "heads 8 is not divisible by key_value_heads 3");
-  CHECK_THROWS_WITH(gpt2()->configure(llama_json), Catch::Contains("n_embd is missing"));
+  CHECK_THROWS_WITH(gpt2()->configure(llama_json), Catch::Contains("model_type is \"llama\"; this model is gpt2"));
   CHECK_THROWS_WITH(
       gpt2()->configure(
           R"({"model_type":"gpt2","n_embd":8,"n_layer":1,"n_head":2,"vocab_size":9,"activation_function":"relu"})"),

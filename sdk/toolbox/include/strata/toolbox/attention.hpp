@@ -21,6 +21,7 @@ struct RotaryScaling {
   double low_frequency_factor = 1.0;
   double high_frequency_factor = 4.0;
   std::int64_t original_positions = 8192;
+  bool operator==(const RotaryScaling&) const = default;
 };
 
 // Cosines and sines of position x frequency; one table for all layers of a model. Thread-safe.

@@ -13,6 +13,7 @@ namespace strata {
 
 // The parameters' names, without ".weight" and ".bias". Those of a block follow DecoderNames::block and its number.
 struct DecoderNames {
+  std::string base;  // prefix of all names but the head's, which files of the bare model leave out
   std::string embedding, positions, block, final_norm, head;
   std::string attention_norm, mlp_norm;
   std::string query_key_value;    // where they are one weight
@@ -48,6 +49,8 @@ struct DecoderShape {
   double rotary_fraction = 1.0;    // of a head's dimensions
   double rotary_base = 10000.0;
   RotaryScaling rotary_scaling;
+  std::int64_t attention_window =
+      0;  // latest tokens that attention sees in the file's model; longer samples are refused
   double initializer_range = 0.02;
   double output_initializer_range = 0.0;  // of the weights that write to the residual stream; 0: as the others
   double embedding_dropout = 0.0;
@@ -70,7 +73,8 @@ class Decoder {
   int layers() const { return static_cast<int>(shape_->layers) + 2; }
   LayerInfo describe(int layer, const BatchShape& batch) const;
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const;
-  // Every parameter under its own name.
+  // Every parameter under its own name, and in files also without the prefix `names.base`. A tied embedding may stand
+  // there as the head, too.
   CheckpointNames checkpoint_names() const;
 
  private:

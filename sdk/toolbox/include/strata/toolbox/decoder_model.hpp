@@ -1,13 +1,11 @@
 // A model plugin around a Decoder: its family's options, presets, names and config.json are what is left to write.
 // Needs nlohmann/json.
 #pragma once
-#include <strata/error.hpp>
 #include <strata/model.hpp>
 #include <strata/options_in_file.hpp>
 #include <strata/plugin_context.hpp>
-#include <strata/toolbox/decoder.hpp>
+#include <strata/toolbox/decoder_file.hpp>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,67 +14,72 @@
 
 namespace strata {
 
-// A key of config.json, the option that says the same, and where both go. What is `needed` must be in the file and be
-// equal to an option that is given.
+// A key of config.json, the option that says the same, and the member of the shape that holds it.
 struct DecoderKey {
   using Member = std::variant<std::int64_t DecoderShape::*, double DecoderShape::*, bool DecoderShape::*>;
+  enum class Kind {
+    Size,     // at least 1; an option or preset other than 0 must agree with it
+    Derived,  // at least 1, or null, which follows from other sizes as 0 does
+    Count,    // at least 1
+    Value,    // a switch, or a number of at least 0
+    Chance,   // a probability below 1
+    InFamily  // read by DecoderModel::read()
+  };
   const char* key;
   const char* option;
   Member member;
-  bool needed = false;
+  Kind kind = Kind::Value;
+  const char* alias = nullptr;  // a second name of the key, which transformers takes too
 };
-
-[[noreturn]] inline void refuse_key(const std::string& key, const nlohmann::json& value, const std::string& rule) {
-  throw UserError("config.json: " + key + " is " + value.dump() + "; " + rule);
-}
-
-// A value of the file, `otherwise` where the key is absent or null.
-template <class T>
-T read_key(const nlohmann::json& file, const char* key, T otherwise) {
-  const auto found = file.find(key);
-  if (found == file.end() || found->is_null()) return otherwise;
-  if constexpr (std::is_same_v<T, bool>) {
-    if (!found->is_boolean()) refuse_key(key, *found, "it must be true or false");
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    if (!found->is_string()) refuse_key(key, *found, "it must be a text");
-  } else {
-    if (!found->is_number()) refuse_key(key, *found, "it must be a number");
-  }
-  return found->get<T>();
-}
-
-// A key that may be absent, or have this one value.
-inline void require_key(const nlohmann::json& file, const char* key, const nlohmann::json& wanted, const char* rule) {
-  const auto found = file.find(key);
-  if (found != file.end() && !found->is_null() && *found != wanted) refuse_key(key, *found, rule);
-}
 
 class DecoderModel : public Model {
  public:
   void configure(const std::string& config_json) final {
-    const nlohmann::json file = parse(config_json);
+    const nlohmann::json file = parse_config(config_json);
     DecoderShape shape = given_;
-    for (const DecoderKey& key : keys_)
-      std::visit([&](auto member) { read_member(file, key, member, shape); }, key.member);
+    start(file, shape);
+    refuse_other_models(file);
+    std::string absent;
+    for (const DecoderKey& key : keys_) {
+      const bool there = std::visit([&](auto member) { return read_member(file, key, member, shape); }, key.member);
+      if (!there && key.kind == DecoderKey::Kind::Size) absent += (absent.empty() ? "" : ", ") + std::string(key.key);
+    }
     read(file, shape);
-    decoder_.emplace(complete(std::move(shape)));
+    try {
+      decoder_.emplace(complete(std::move(shape)));
+    } catch (const UserError& error) {
+      if (absent.empty()) throw;
+      throw UserError(std::string(error.what()) + "; config.json leaves out " + absent +
+                      ", and the default of its model_type was taken");
+    }
+    file_ = file;
     if (in_file_ == nullptr) return;
     for (const DecoderKey& key : keys_)
-      std::visit([&](auto member) { in_file_->take(key.option, this->shape().*member, key.key); }, key.member);
+      std::visit([&](auto member) { in_file_->take(key.option, this->shape().*member, origin(file, key)); },
+                 key.member);
+    report(*in_file_);
   }
 
   int layers() const final { return decoder().layers(); }
   std::int64_t vocabulary() const final { return shape().vocabulary; }
   std::int64_t maximum_sequence_length() const final { return shape().maximum_positions; }
-  LayerInfo describe(int layer, const BatchShape& batch) const final { return decoder().describe(layer, batch); }
+  LayerInfo describe(int layer, const BatchShape& batch) const final {
+    check_length(batch.sequence_length);
+    return decoder().describe(layer, batch);
+  }
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const final { return decoder().build(layer, context); }
   CheckpointNames checkpoint_names() const override { return decoder().checkpoint_names(); }
 
+  // A model from a config.json writes that file again, with another dtype: keys that it has no use for are kept.
   std::string hugging_face_config(at::ScalarType dtype) const final {
     const char* const name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
-    nlohmann::json file{{"dtype", name}, {"torch_dtype", name}, {"use_cache", true}};
-    for (const DecoderKey& key : keys_) std::visit([&](auto member) { file[key.key] = shape().*member; }, key.member);
-    write(shape(), file);
+    nlohmann::json file = file_;
+    if (file.is_null()) {
+      file = {{"use_cache", true}, {"bos_token_id", nullptr}, {"eos_token_id", nullptr}};  // a tokenizer's, if any
+      for (const DecoderKey& key : keys_) std::visit([&](auto member) { file[key.key] = shape().*member; }, key.member);
+      write(shape(), file);
+    }
+    file.update({{"dtype", name}, {"torch_dtype", name}});
     return file.dump(2) + "\n";
   }
 
@@ -87,10 +90,16 @@ class DecoderModel : public Model {
         keys_(std::move(keys)),
         in_file_(static_cast<OptionsInFile*>(context.extension(OptionsInFile::id))) {}
 
+  // Checks the model_type, and sets what the keys hold if the file lacks them: the defaults of its class.
+  virtual void start(const nlohmann::json& file, DecoderShape& shape) = 0;
   // Reads what the keys do not say; throws UserError, by refuse_key() and require_key(), for what is another model.
   virtual void read(const nlohmann::json& file, DecoderShape& shape) = 0;
-  // Adds what the keys do not say.
+  // Adds what the keys do not say, for a model without a config.json.
   virtual void write(const DecoderShape& shape, nlohmann::json& file) const = 0;
+  // Reports the options that the file sets and the keys do not say.
+  virtual void report(OptionsInFile& /*in_file*/) const {}
+  // Throws UserError if options that stand alone, without a config.json, contradict each other.
+  virtual void check_options() const {}
   // Fills in what follows from other sizes and was not given.
   virtual DecoderShape complete(DecoderShape shape) const {
     if (shape.key_value_heads == 0) shape.key_value_heads = shape.heads;
@@ -99,48 +108,83 @@ class DecoderModel : public Model {
     return shape;
   }
   const DecoderShape& shape() const { return decoder().shape(); }
+  const DecoderShape& given() const { return given_; }
 
  private:
-  static nlohmann::json parse(const std::string& text) {
-    nlohmann::json file;
-    try {
-      file = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::exception& error) {
-      throw UserError(std::string("config.json is not JSON: ") + error.what());
-    }
-    if (!file.is_object()) throw UserError("config.json is not a JSON object");
-    return file;
+  // Throws UserError for samples that are longer than the file lets them be.
+  void check_length(std::int64_t tokens) const {
+    if (file_.is_null()) return;
+    const auto refuse = [&](const std::string& key, std::int64_t most, const std::string& why) {
+      throw UserError("model.seq_len is " + std::to_string(tokens) + ", and config.json has " + key + " " +
+                      std::to_string(most) + why + "; set model.seq_len to at most " + std::to_string(most));
+    };
+    if (tokens > shape().maximum_positions)
+      for (const DecoderKey& key : keys_)
+        if (key.member == DecoderKey::Member(&DecoderShape::maximum_positions))
+          refuse(origin(file_, key), shape().maximum_positions, "");
+    if (shape().attention_window > 0 && tokens > shape().attention_window)
+      refuse("sliding_window", shape().attention_window, ", and attention here sees all tokens before a token");
   }
 
+  // Where the value of a key comes from.
+  static std::string origin(const nlohmann::json& file, const DecoderKey& key) {
+    if (file.contains(key.key)) return key.key;
+    if (key.alias != nullptr && file.contains(key.alias)) return key.alias;
+    return key.kind == DecoderKey::Kind::InFamily ? key.key : std::string(key.key) + ", left out";
+  }
+
+  // Returns false, and leaves the shape as it is, if the file lacks the key.
   template <class T>
-  static void read_member(const nlohmann::json& file, const DecoderKey& key, T DecoderShape::*member,
-                          DecoderShape& shape) {
-    const auto found = file.find(key.key);
-    if (!key.needed) {
-      shape.*member = read_key(file, key.key, shape.*member);
-      return;
+  bool read_member(const nlohmann::json& file, const DecoderKey& key, T DecoderShape::*member,
+                   DecoderShape& shape) const {
+    using Kind = DecoderKey::Kind;
+    if (key.kind == Kind::InFamily) return true;
+    std::string name = key.key;
+    if (key.alias != nullptr && file.contains(key.alias)) {
+      if (file.contains(name) && file.at(name) != file.at(key.alias))
+        refuse_key(key.alias, file.at(key.alias), "it is another name of " + name + ", which has another value");
+      name = key.alias;
     }
-    if (found == file.end())
-      throw UserError(std::string("config.json: ") + key.key + " is missing; the model needs it");
-    if (!found->is_number_integer() || found->get<std::int64_t>() <= 0)
-      refuse_key(key.key, *found, "it must be an integer of at least 1");
-    const T value = found->get<T>(), given = shape.*member;
-    if (given != T{} && given != value)  // one of them is not what the user means
-      throw UserError("model " + std::string(key.option) + " is " + std::to_string(given) +
-                      " by the options or the preset, but config.json has " + key.key + " " + std::to_string(value) +
-                      "; remove the option and the preset to use the file's sizes");
+    const bool there = file.contains(name);
+    if (there && key.kind == Kind::Derived && file.at(name).is_null()) {
+      shape.*member = T{};
+      return true;
+    }
+    const T value = read_key(file, name, shape.*member);
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      if (there && value < 1) refuse_key(name, value, "it must be at least 1");
+      if (member == &DecoderShape::layers && value > most_layers)
+        refuse_key(name, value, "a model of a file has at most " + std::to_string(most_layers) + " layers");
+      const std::int64_t given = given_.*member;
+      if (key.kind == Kind::Size && given != 0 && given != value)  // one of them is not what the user means
+        throw UserError("model " + std::string(key.option) + " is " + std::to_string(given) +
+                        " by the options or the preset, but config.json has " + name + " " + std::to_string(value) +
+                        "; remove the option and the preset to use the file's sizes");
+    } else if constexpr (std::is_same_v<T, double>) {
+      if (value < 0.0) refuse_key(name, value, "it must be at least 0");
+      if (key.kind == Kind::Chance && value > most_dropped)
+        refuse_key(name, value, "a probability of dropout is at most 0.99");
+    }
     shape.*member = value;
+    return there;
   }
 
   // Made when it is first asked for: until then a config.json may still give the sizes.
   const Decoder& decoder() const {
-    if (!decoder_) decoder_.emplace(complete(given_));
+    if (!decoder_) {
+      check_options();
+      decoder_.emplace(complete(given_));
+    }
     return *decoder_;
   }
+
+  static constexpr std::int64_t most_layers = 10'000;
+  static constexpr double most_dropped = 0.99;
 
   DecoderShape given_;
   std::vector<DecoderKey> keys_;
   OptionsInFile* in_file_;  // may be null
+  nlohmann::json file_;     // null without a config.json
   mutable std::optional<Decoder> decoder_;
 };
 

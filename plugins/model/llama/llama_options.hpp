@@ -1,0 +1,137 @@
+// Options and presets of the llama plugin, and the shape that they make.
+#pragma once
+#include <strata/options.hpp>
+#include <strata/toolbox/decoder_options.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace strata::llama {
+
+#define LLAMA_OPTIONS(OPTION)                                                                                       \
+  OPTION(text, preset, "none",                                                                                      \
+         "one_of=none|llama-160m|tinyllama-1.1b|llama-2-7b|llama-2-13b|llama-3.2-1b|llama-3.2-3b|llama-3.1-8b|"     \
+         "mistral-7b|qwen2-0.5b|qwen2-1.5b|qwen2-7b",                                                               \
+         "", "Published sizes of a model; the options below override single sizes.")                                \
+  STRATA_DECODER_OPTIONS(OPTION)                                                                                    \
+  OPTION(integer, key_value_heads, 0, "min=0", "heads",                                                             \
+         "Heads of keys and values, each for several heads of queries; 0: from the preset, or as many as heads.")   \
+  OPTION(integer, head_size, 0, "min=0", "elements", "Dimensions of a head; 0: hidden_size / heads.")               \
+  OPTION(text, variant, "auto", "one_of=auto|llama|mistral|qwen2", "",                                              \
+         "How files name the model. qwen2: queries, keys and values have biases. auto: as the preset or the file.") \
+  OPTION(number, rotary_base, 0.0, "min=0", "", "Base of the rotary frequencies; 0: from the preset, or 10000.")    \
+  OPTION(text, rotary_scaling, "auto", "one_of=auto|none|linear|llama3", "",                                        \
+         "How rotary frequencies are slowed down; auto: as the preset or the file.")                                \
+  OPTION(number, rotary_factor, 8.0, "min=1", "", "By how much rotary_scaling slows them down.")                    \
+  OPTION(integer, rotary_original_positions, 8192, "min=1", "tokens",                                               \
+         "Sequence length before rotary_scaling, of llama3.")                                                       \
+  OPTION(integer, maximum_positions, 0, "min=0", "tokens", "Maximum sequence length; 0: from the preset, or 4096.") \
+  OPTION(number, rms_norm_epsilon, 0.0, "min=0", "", "Epsilon of the norms; 0: from the preset, or 1e-5.")          \
+  OPTION(text, tie_embeddings, "auto", "one_of=auto|true|false", "",                                                \
+         "Tie the head's weight to the embedding; auto: as the preset or the file, or false.")                      \
+  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.")
+STRATA_OPTIONS(LlamaOptions, LLAMA_OPTIONS)
+
+enum class Variant { Llama, Mistral, Qwen2 };
+constexpr const char* variant_names[]{"llama", "mistral", "qwen2"};
+constexpr double default_factor = 8.0;  // of the options, which take it and the length for not given
+constexpr std::int64_t default_original_positions = 8192;
+
+constexpr DecoderPreset presets[]{
+    {"llama-160m", 768, 12, 12, 3072, 32000},      {"tinyllama-1.1b", 2048, 22, 32, 5632, 32000},
+    {"llama-2-7b", 4096, 32, 32, 11008, 32000},    {"llama-2-13b", 5120, 40, 40, 13824, 32000},
+    {"llama-3.2-1b", 2048, 16, 32, 8192, 128256},  {"llama-3.2-3b", 3072, 28, 24, 8192, 128256},
+    {"llama-3.1-8b", 4096, 32, 32, 14336, 128256}, {"mistral-7b", 4096, 32, 32, 14336, 32000},
+    {"qwen2-0.5b", 896, 24, 14, 4864, 151936},     {"qwen2-1.5b", 1536, 28, 12, 8960, 151936},
+    {"qwen2-7b", 3584, 28, 28, 18944, 152064}};
+
+// What the presets say beside the sizes that all families have.
+struct Rest {
+  const char* name;
+  std::int64_t key_value_heads, head_size;
+  Variant variant;
+  double rotary_base, rotary_factor;  // 1: no scaling, else llama3's
+  std::int64_t maximum_positions;
+  bool tie_embeddings;
+};
+constexpr Rest rests[]{{"llama-160m", 12, 64, Variant::Llama, 1e4, 1, 2048, false},
+                       {"tinyllama-1.1b", 4, 64, Variant::Llama, 1e4, 1, 2048, false},
+                       {"llama-2-7b", 32, 128, Variant::Llama, 1e4, 1, 4096, false},
+                       {"llama-2-13b", 40, 128, Variant::Llama, 1e4, 1, 4096, false},
+                       {"llama-3.2-1b", 8, 64, Variant::Llama, 5e5, 32, 131072, true},
+                       {"llama-3.2-3b", 8, 128, Variant::Llama, 5e5, 32, 131072, true},
+                       {"llama-3.1-8b", 8, 128, Variant::Llama, 5e5, 8, 131072, false},
+                       {"mistral-7b", 8, 128, Variant::Mistral, 1e4, 1, 4096, false},
+                       {"qwen2-0.5b", 2, 64, Variant::Qwen2, 1e6, 1, 32768, true},
+                       {"qwen2-1.5b", 2, 128, Variant::Qwen2, 1e6, 1, 32768, true},
+                       {"qwen2-7b", 4, 128, Variant::Qwen2, 1e6, 1, 32768, false}};
+
+inline Rest rest_of(const LlamaOptions& options) {
+  Rest rest{"", 0, 0, Variant::Llama, 1e4, 1, 4096, false};
+  for (const Rest& one : rests)
+    if (one.name == options.preset) rest = one;
+  if (options.heads != 0) rest.key_value_heads = 0;  // sizes of another model
+  if (options.heads != 0 || options.hidden_size != 0) rest.head_size = 0;
+  if (options.key_value_heads != 0) rest.key_value_heads = options.key_value_heads;
+  if (options.head_size != 0) rest.head_size = options.head_size;
+  if (options.variant != "auto")
+    rest.variant = options.variant == "llama"     ? Variant::Llama
+                   : options.variant == "mistral" ? Variant::Mistral
+                                                  : Variant::Qwen2;
+  if (options.rotary_base != 0.0) rest.rotary_base = options.rotary_base;
+  if (options.maximum_positions != 0) rest.maximum_positions = options.maximum_positions;
+  if (options.tie_embeddings != "auto") rest.tie_embeddings = options.tie_embeddings == "true";
+  return rest;
+}
+
+inline RotaryScaling scaling_of(const LlamaOptions& options, const Rest& rest) {
+  using Kind = RotaryScaling::Kind;
+  RotaryScaling scaling{.factor = options.rotary_factor, .original_positions = options.rotary_original_positions};
+  if (options.rotary_scaling == "auto") {
+    scaling.kind = rest.rotary_factor > 1 ? Kind::Llama3 : Kind::None;
+    if (rest.rotary_factor > 1 && options.rotary_factor == default_factor) scaling.factor = rest.rotary_factor;
+  } else {
+    scaling.kind = options.rotary_scaling == "none"     ? Kind::None
+                   : options.rotary_scaling == "linear" ? Kind::Linear
+                                                        : Kind::Llama3;
+  }
+  return scaling;
+}
+
+inline DecoderShape shape_of(const LlamaOptions& options) {
+  const Rest rest = rest_of(options);
+  DecoderShape shape = sizes_of(options, presets);
+  shape.key_value_heads = rest.key_value_heads;
+  shape.head_size = rest.head_size;
+  shape.maximum_positions = rest.maximum_positions;
+  shape.norm = DecoderShape::Norm::RootMeanSquare;
+  shape.norm_epsilon = options.rms_norm_epsilon != 0.0  ? options.rms_norm_epsilon
+                       : rest.variant == Variant::Qwen2 ? 1e-6
+                                                        : 1e-5;
+  shape.mlp = DecoderShape::Mlp::SwiGlu;
+  shape.projections = DecoderShape::Projections::Apart;
+  shape.projection_bias = rest.variant == Variant::Qwen2;
+  shape.attention_output_bias = false;
+  shape.mlp_bias = false;
+  shape.tie_embeddings = rest.tie_embeddings;
+  shape.rotary_base = rest.rotary_base;
+  shape.rotary_scaling = scaling_of(options, rest);
+  shape.attention_dropout = options.attention_dropout;
+  shape.names = {.base = "model.",
+                 .embedding = "model.embed_tokens",
+                 .block = "model.layers.",
+                 .final_norm = "model.norm",
+                 .head = "lm_head",
+                 .attention_norm = "input_layernorm",
+                 .mlp_norm = "post_attention_layernorm",
+                 .query = "self_attn.q_proj",
+                 .key = "self_attn.k_proj",
+                 .value = "self_attn.v_proj",
+                 .attention_output = "self_attn.o_proj",
+                 .gate = "mlp.gate_proj",
+                 .up = "mlp.up_proj",
+                 .down = "mlp.down_proj"};
+  return shape;
+}
+
+}  // namespace strata::llama

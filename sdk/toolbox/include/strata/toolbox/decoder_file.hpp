@@ -1,0 +1,122 @@
+// What the config.json of all decoder families has in common: names of activations, rotary parameters, and keys that
+// describe models which no DecoderShape is. Meanings and defaults are those of transformers 5. Needs nlohmann/json.
+#pragma once
+#include <strata/toolbox/config_file.hpp>
+#include <strata/toolbox/decoder.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+namespace strata {
+
+// The kind of MLP that an activation of transformers makes; nothing for those that no DecoderShape has.
+inline std::optional<DecoderShape::Mlp> mlp_of_activation(const std::string& name) {
+  if (name == "gelu" || name == "gelu_python") return DecoderShape::Mlp::Gelu;
+  for (const char* const by_tanh :
+       {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"})  // equal to rounding
+    if (name == by_tanh) return DecoderShape::Mlp::GeluByTanh;
+  if (name == "silu" || name == "swish") return DecoderShape::Mlp::SwiGlu;
+  return std::nullopt;
+}
+
+// The MLP by the activation that `key` names. `gated`: of families whose MLP has a gate, which is silu; the others have
+// a gelu.
+inline DecoderShape::Mlp read_activation(const nlohmann::json& file, const std::string& key,
+                                         const std::string& otherwise, bool gated) {
+  const std::string name = read_key<std::string>(file, key, otherwise);
+  const std::optional<DecoderShape::Mlp> mlp = mlp_of_activation(name);
+  if (!mlp || (*mlp == DecoderShape::Mlp::SwiGlu) != gated)
+    refuse_key(key, name,
+               gated ? "this model's activation is silu, also called swish"
+                     : "this model's activation is gelu, or gelu by tanh (gelu_new, gelu_pytorch_tanh, gelu_fast)");
+  return *mlp;
+}
+
+// Refuses keys that make transformers compute with the weights in another way, whatever the family.
+inline void refuse_other_models(const nlohmann::json& file) {
+  for (const char* const key : {"quantization_config", "per_layer_config"})
+    if (has_value(file, key))
+      refuse_key(key, file.at(key), "this model has weights in floating point, and all its layers are alike");
+  require_key(file, "is_encoder_decoder", false, "this model is a decoder");
+  require_key(file, "is_causal", true, "this model's attention is causal");  // null is false to transformers
+}
+
+// Where a family's config.json has its rotary parameters beside `rope_parameters`, and what they are without.
+struct RotaryKeys {
+  const char* base;
+  const char* fraction;
+  double fraction_otherwise;
+};
+
+namespace decoder_file {
+
+// The dictionary that transformers takes: a `rope_scaling` with anything in it replaces `rope_parameters`.
+inline nlohmann::json rotary_dictionary(const nlohmann::json& file) {
+  for (const char* const key : {"rope_scaling", "rope_parameters"}) {
+    if (!has_value(file, key)) continue;
+    const nlohmann::json& rope = file.at(key);
+    if (!rope.is_object()) refuse_key(key, rope, "it must be an object");
+    for (const auto& [name, value] : rope.items())
+      if (value.is_object()) refuse_key(key, rope, "this model has one kind of rotary embedding for all layers");
+    if (!rope.empty()) return rope;
+  }
+  return nlohmann::json::object();
+}
+
+inline double required(const nlohmann::json& rope, const std::string& type, const std::string& key) {
+  if (!rope.contains(key))
+    throw UserError("config.json: " + key + " is missing beside the rope_type \"" + type + "\", which needs it");
+  return value_of<double>(key, rope.at(key));
+}
+
+inline double scaling_factor(const nlohmann::json& rope, const std::string& type) {
+  const double factor = required(rope, type, "factor");
+  if (factor < 1.0) refuse_key("factor", factor, "a factor of rotary frequencies is at least 1");
+  return factor;
+}
+
+inline RotaryScaling llama3_scaling(const nlohmann::json& file, const nlohmann::json& rope, std::int64_t positions) {
+  RotaryScaling scaling{RotaryScaling::Kind::Llama3, scaling_factor(rope, "llama3")};
+  scaling.low_frequency_factor = required(rope, "llama3", "low_freq_factor");
+  scaling.high_frequency_factor = required(rope, "llama3", "high_freq_factor");
+  if (scaling.low_frequency_factor <= 0.0 || scaling.high_frequency_factor <= scaling.low_frequency_factor)
+    refuse_key("high_freq_factor", scaling.high_frequency_factor, "it must exceed low_freq_factor, and both 0");
+  const std::string key = "original_max_position_embeddings";
+  scaling.original_positions = read_key(file, key, read_key(rope, key, positions));
+  if (scaling.original_positions < 1) refuse_key(key, scaling.original_positions, "it must be at least 1");
+  return scaling;
+}
+
+}  // namespace decoder_file
+
+// Reads rotary_base, rotary_fraction and rotary_scaling. shape.maximum_positions must be read already: of llama3 it is
+// the original length where the file names none.
+inline void read_rotary(const nlohmann::json& file, const RotaryKeys& keys, DecoderShape& shape) {
+  constexpr double base_otherwise = 10000.0;
+  const nlohmann::json rope = decoder_file::rotary_dictionary(file);
+  shape.rotary_base = rope.contains("rope_theta") ? value_of<double>("rope_theta", rope.at("rope_theta"))
+                                                  : read_key(file, keys.base, base_otherwise);
+  if (shape.rotary_base < 1.0) refuse_key(keys.base, shape.rotary_base, "the base of frequencies is at least 1");
+  const std::string fraction = "partial_rotary_factor";
+  shape.rotary_fraction = rope.contains(fraction) ? value_of<double>(fraction, rope.at(fraction))
+                                                  : read_key(file, keys.fraction, keys.fraction_otherwise);
+  if (shape.rotary_fraction < 0.0 || shape.rotary_fraction > 1.0)
+    refuse_key(rope.contains(fraction) ? fraction : keys.fraction, shape.rotary_fraction, "it must be from 0 to 1");
+  const auto type = read_key<std::string>(rope, "rope_type", read_key<std::string>(rope, "type", "default"));
+  shape.rotary_scaling = {};
+  if (type == "default") {
+    if (rope.contains("factor") && rope.at("factor") != 1.0)
+      refuse_key("factor", rope.at("factor"), "without a rope_type it would have no effect; name one, or remove it");
+  } else if (type == "dynamic") {
+    decoder_file::scaling_factor(rope, type);  // acts on sequences beyond max_position_embeddings, which are refused
+  } else if (type == "linear") {
+    shape.rotary_scaling = {RotaryScaling::Kind::Linear, decoder_file::scaling_factor(rope, type)};
+  } else if (type == "llama3") {
+    shape.rotary_scaling = decoder_file::llama3_scaling(file, rope, shape.maximum_positions);
+  } else {
+    refuse_key("rope_type", type, "this model has \"default\", \"linear\", \"llama3\" and \"dynamic\"");
+  }
+}
+
+}  // namespace strata
