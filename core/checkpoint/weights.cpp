@@ -14,6 +14,7 @@
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/content.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "group/numbers.hpp"
@@ -49,7 +50,8 @@ ValueSource initial_values(std::uint64_t seed) {
   };
 }
 
-SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint) {
+SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint)
+    : path_(checkpoint.empty() ? init : checkpoint) {
   if (checkpoint.empty()) {
     folder_ = std::make_shared<const checkpoint::HuggingFaceFolder>(init);
     return;
@@ -59,6 +61,10 @@ SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoin
 
 const std::string& SavedWeights::model_config() const {
   return folder_ ? folder_->config_text() : checkpoint_->model_config;
+}
+
+std::uint64_t SavedWeights::content() const {
+  return folder_ ? checkpoint::content_of(*folder_) : checkpoint::content_of(*checkpoint_);
 }
 
 void SavedWeights::verify(Session& session) const {
@@ -177,6 +183,16 @@ checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const 
   for (const checkpoint::NameMapEntry& entry : names.entries)
     specs.push_back({entry.external.front(), at::kFloat, entry.shape});
   return {folder, model.hugging_face_config(at::kFloat), std::move(specs), shard_bytes, names.transposed};
+}
+
+void try_export(Session& session, const Model& model, const std::string& folder) {
+  Group& world = *session.stage().world;
+  work_in_rounds(world, session.store().device(), [&] {
+    name_map(model, session.stage().model_layers);
+    const std::string config_text = model.hugging_face_config(at::kFloat);
+    if (world.rank() == 0) checkpoint::check_export_folder(folder, &config_text);
+    return false;
+  }).check();
 }
 
 void export_weights(Session& session, const Model& model, const std::string& folder) {
