@@ -5,7 +5,9 @@
 #include <strata/fingerprint.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "checkpoint/checksum.hpp"
@@ -56,7 +58,10 @@ const std::vector<Fact>& own_facts() {
     std::vector<Fact> all{{"plugin ABI", STRATA_ABI_TEXT}};
     std::error_code hidden;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", hidden);
-    if (!hidden) all.push_back(fact_of_file("the program", program.string()));
+    if (!hidden) {
+      all.push_back(fact_of_file("the program", "/proc/self/exe"));  // also where its file was replaced meanwhile
+      all.back().where = program.string();
+    }
     for (const std::string& path : loaded_libraries())
       all.push_back(fact_of_file(path.substr(path.rfind('/') + 1), path));
     return all;
@@ -84,6 +89,12 @@ std::string text_of(const data::Loader* loader, config::DataOrder order) {
   std::string text = std::to_string(source.token_count()) + " tokens, " + content_text(content_of(source));
   if (order == config::DataOrder::Own) text += ", order " + checkpoint::format_checksum(order_of(loader->samples()));
   return text;
+}
+
+// An evaluation's weights may come from a checkpoint in place of the key's folder.
+Fact fact_of_weights(const std::string& key, const SavedWeights* weights, const std::string& folder) {
+  if (weights == nullptr) return {key, "none"};
+  return {weights->path() == folder ? key : "--checkpoint", content_text(weights->content()), weights->path()};
 }
 
 }  // namespace
@@ -128,8 +139,7 @@ std::vector<Fact> content_facts(const config::RunConfig& config, const FilesRead
     else if (name == "validation.path")
       facts.push_back({name, text_of(files.validation, config.validation.data.order), config.validation.data.path});
     else if (name == "model.init")
-      facts.push_back({name, files.weights == nullptr ? "none" : content_text(files.weights->content()),
-                       files.weights == nullptr ? "" : files.weights->path()});
+      facts.push_back(fact_of_weights(name, files.weights, config.model.init));
     else
       throw Bug("nothing compares the content of " + name + " between ranks");
   }
