@@ -100,11 +100,14 @@ Fact fact_of_weights(const std::string& key, const SavedWeights* weights, const 
 }  // namespace
 
 std::vector<Fact> engine_facts(const plugin_host::PluginRegistry& registry) {
-  std::vector<Fact> facts = own_facts();
+  std::vector<Fact> plugins;
   for (const plugin_host::FoundPlugin* const plugin : registry.loaded()) {
     const std::string name = "plugin " + full_name(plugin->manifest);
-    facts.push_back(plugin->file.empty() ? Fact{name, "", "of " + plugin->origin} : fact_of_file(name, plugin->file));
+    plugins.push_back(plugin->file.empty() ? Fact{name, "", "of " + plugin->origin} : fact_of_file(name, plugin->file));
   }
+  std::ranges::sort(plugins, {}, &Fact::name);  // loaded in an order that depends on where the model's sizes come from
+  std::vector<Fact> facts = own_facts();
+  facts.insert(facts.end(), plugins.begin(), plugins.end());
   return facts;
 }
 

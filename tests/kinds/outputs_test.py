@@ -221,12 +221,14 @@ def test_the_input_is_not_overwritten(outputs, call, read):
     check_refused(done, changed, read)
 
 
-@pytest.mark.parametrize("one, other", [("--metrics both", "--summary both"), ("--metrics both", "--trace both"), ("--summary both", "--trace both"),
-                                        ("--export out", "--set checkpoint.path=out"), ("--export out", "--set checkpoint.path=out/saved"),
-                                        ("--export out", "--set metrics.csv=out/figures")])
-def test_two_outputs_in_one_place(outputs, one, other):
+@pytest.mark.parametrize("one, other, said", [
+    ("--metrics both", "--summary both", "are one file"), ("--metrics both", "--trace both", "are one file"), ("--summary both", "--trace both", "are one file"),
+    ("--export out", "--set checkpoint.path=out", "which must be empty until the end"),
+    ("--export out", "--set checkpoint.path=out/saved", "which must be empty until the end"),
+    ("--export out", "--set metrics.csv=out/figures", "which must be empty until the end")])
+def test_two_outputs_in_one_place(outputs, one, other, said):
     done, changed = outputs.call(f"train CONFIG {one} {other}", "")
-    check_refused(done, changed)
+    check_refused(done, changed, said, other.split()[0].removeprefix("--set"))
 
 
 def train(outputs, place, *more):

@@ -29,9 +29,9 @@ def train_options():
 # Options that may differ: they set a key, which is compared as a key, or nothing of the run depends on them.
 FREE = {"--help": "prints this help", "--config": "the file; its values are compared", "--set": "sets keys", "--allow": "sets a key", "--model": "sets keys",
         "--data": "sets a key", "--dtype": "sets a key", "--export": "sets a key", "--nproc": "starts ranks, and is read by no rank",
-        "--oversubscribe": "of --nproc", "--quiet": "what rank 0 prints"}
+        "--oversubscribe": "of --nproc", "--quiet": "what rank 0 prints", "--summary": "rank 0 alone writes it"}
 # Of every other option what one rank has more than another.
-DIFFERENT = {"--metrics": ["--metrics", "metrics"], "--summary": ["--summary", "summary"], "--trace": ["--trace", "trace"],
+DIFFERENT = {"--metrics": ["--metrics", "metrics"], "--trace": ["--trace", "trace"],
              "--warmup-steps": ["--warmup-steps", "1"], "--resume": ["--resume", "saved"]}
 WITH = {"--digests": (["--metrics", "metrics", "--digests"], ["--metrics", "metrics"]),
         "--trace-steps": (["--trace", "trace", "--trace-steps", "1"], ["--trace", "trace"])}
@@ -126,7 +126,7 @@ def test_other_content(ranks, key, change):
 @pytest.mark.parametrize("key", ["validation.path", "model.init"])
 def test_only_one_reads(ranks, key):
     ended = ranks.train(["--set", f"{key}={NAMES[key]}"], ["--set", f'{key}=""'])
-    ranks.check_refused(ended, "the files that are read differ between ranks", key, "none")
+    ranks.check_refused(ended, "differ between ranks", key.split(".")[0])
 
 
 def test_equal_content_elsewhere(ranks):
@@ -159,7 +159,7 @@ def test_other_bytes(ranks, plugins, torch, tmp_path, name):
     """Of a library of Strata or libtorch, or of a plugin: one byte more on one rank."""
     source = next(path for path in (plugins / name, build_folder() / "lib" / name, torch / "lib" / name) if path.exists())
     longer(source, tmp_path / name)
-    environment = {"LD_LIBRARY_PATH": str(tmp_path), "STRATA_PLUGIN_PATH": f"{tmp_path}:{plugins}"}
+    environment = {"LD_LIBRARY_PATH": str(tmp_path), "STRATA_PLUGIN_PATH": f"{tmp_path}:{plugins}", "STRATA_CONFIG_DIR": str(REPOSITORY / "configs")}
     common = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins), "OMP_NUM_THREADS": "1"}
     program = build_folder() / "libexec/strata/strata"
     started = [subprocess.Popen([program, "train", "config.json"], cwd=ranks.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

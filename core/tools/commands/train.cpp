@@ -43,15 +43,15 @@ bool logs_config(const RunArguments& arguments) {
   return !arguments.quiet_config && !arguments.report.quiet;
 }
 
-// What all ranks must have been asked alike, as parts that end with semicolons: what they do together, and what rank 0
-// alone writes, which on another rank would be ignored.
+// What all ranks must have been asked alike, as parts that end with semicolons: what they do together. Not --summary
+// and
+// --quiet, which are rank 0's alone.
 std::string asked(const RunArguments& arguments) {
   const report::ReportSettings& report = arguments.report;
   const auto given = [](const char* option, const std::string& value) {
     return std::string(value.empty() ? "no " : "") + option + ";";
   };
-  return given("--metrics", report.metrics_file) + given("--summary", report.summary_file) +
-         given("--trace", report.trace_file) +
+  return given("--metrics", report.metrics_file) + given("--trace", report.trace_file) +
          (report.trace_file.empty() ? "" : "--trace-steps " + std::to_string(report.trace_steps) + ";") +
          "--warmup-steps " + std::to_string(report.warmup_steps) + ";" + (arguments.digests ? "" : "no ") +
          "--digests;" + (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
