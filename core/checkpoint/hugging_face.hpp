@@ -87,9 +87,10 @@ class RangeReader {
   mutable std::pair<std::string, at::Tensor> last_;
 };
 
-// Throws UserError when weights cannot be exported to `folder`: it is a file, holds anything, or its parent is no
-// folder. For a check before the training whose result is exported.
-void check_export_folder(const std::filesystem::path& folder);
+// Throws UserError when weights cannot be exported to `folder`: it is a file, holds anything, or cannot be made, which
+// is tried with the temporary folder of an export; or when the text of its config.json, where it is given, is no JSON
+// object. For a check before the training whose result is exported.
+void check_export_folder(const std::filesystem::path& folder, const std::string* config_text = nullptr);
 
 // Writes a folder that `transformers` opens, under a temporary name until finish(); without finish() it is removed.
 // [one thread]

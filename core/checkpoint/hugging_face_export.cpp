@@ -72,39 +72,68 @@ void remove_abandoned(const fs::path& folder) {
   }
 }
 
+// The folder's name without links, and without a slash at its end.
+fs::path final_name(const fs::path& folder) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(folder, error);
+  const fs::path name = error ? fs::path() : fs::weakly_canonical(absolute, error);
+  if (error) throw UserError(Place{folder.string()}, "cannot be made: " + error.message());
+  return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
+}
+
+// A new folder beside the one to write, which gets its name at the end.
+fs::path make_temporary(const fs::path& folder) {
+  const fs::path temporary = data::temporary_name(folder.string());
+  if (::mkdir(temporary.c_str(), 0777) == 0) return temporary;
+  const int error = errno;
+  const std::string text =
+      "cannot be made in " + folder.parent_path().string() + ": " + std::generic_category().message(error);
+  if (error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM)
+    throw EnvironmentError(folder.string() + ": " + text);
+  throw UserError(Place{folder.string()}, text);
+}
+
+bool is_mount_point(const fs::path& folder) {
+  struct stat own {
+  }, parent{};
+  return ::stat(folder.c_str(), &own) == 0 && ::stat((folder / "..").c_str(), &parent) == 0 &&
+         own.st_dev != parent.st_dev;
+}
+
 }  // namespace
 
-void check_export_folder(const fs::path& folder) {
+void check_export_folder(const fs::path& folder, const std::string* config_text) {
   const Place place{folder.string()};
+  const fs::path name = final_name(folder);
   std::error_code error;
-  if (fs::exists(folder, error)) {
-    if (!fs::is_directory(folder, error)) throw UserError(place, "is a file; a folder to export into is wanted");
-    if (fs::exists(folder / checkpoint_file_name, error) || !CheckpointFolder(folder).steps().empty())
+  const fs::file_status status = fs::symlink_status(name, error);
+  if (fs::is_symlink(status))
+    throw UserError(place, "is a link to a folder that does not exist; name the folder itself");
+  if (fs::exists(status)) {
+    if (!fs::is_directory(status)) throw UserError(place, "is a file; a folder to export into is wanted");
+    if (fs::exists(name / checkpoint_file_name, error) || !CheckpointFolder(name).steps().empty())
       throw UserError(place, "holds checkpoints of a run, which an export does not overwrite; name a new folder");
-    if (!fs::is_empty(folder, error)) {
+    const bool empty = fs::is_empty(name, error);
+    if (error) throw UserError(place, "cannot be looked into: " + error.message());
+    if (!empty) {
       throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
     }
+    if (is_mount_point(name))
+      throw UserError(place, "is a file system of its own, whose folder cannot be replaced; name a new folder in it");
   }
-  fs::path parent = fs::absolute(folder);
-  if (!parent.has_filename()) parent = parent.parent_path();  // "out/" is "out"
-  parent = parent.parent_path();
-  if (!fs::is_directory(parent, error)) throw UserError(place, "cannot be made: " + parent.string() + " is no folder");
+  if (!fs::is_directory(name.parent_path(), error))
+    throw UserError(place, "cannot be made: " + name.parent_path().string() + " is no folder");
+  if (config_text != nullptr) parse_json(*config_text, (name / "config.json").string());
+  ::rmdir(make_temporary(name).c_str());
 }
 
 HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string config_text,
                                          std::vector<TensorSpec> tensors, std::uint64_t max_shard_bytes,
                                          const std::vector<std::string>& transposed)
-    : folder_(fs::weakly_canonical(fs::absolute(folder))), config_text_(std::move(config_text)) {
-  if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
-  check_export_folder(folder_);
-  const Place place{folder_.string()};
-  parse_json(config_text_, (folder_ / "config.json").string());
-  const fs::path temporary = data::temporary_name(folder_.string());
+    : folder_(final_name(folder)), config_text_(std::move(config_text)) {
+  check_export_folder(folder_, &config_text_);
   remove_abandoned(folder_);
-  if (::mkdir(temporary.c_str(), 0777) != 0) {
-    throw UserError(
-        place, "cannot be made in " + folder_.parent_path().string() + ": " + std::generic_category().message(errno));
-  }
+  const fs::path temporary = make_temporary(folder_);
   temporary_.path = temporary;
   temporary_.lock = lock_folder(temporary).value_or(-1);
   for (TensorSpec& spec : tensors) {

@@ -10,6 +10,7 @@
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/content.hpp"
 #include "checkpoint/plugin_state.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "checkpoint/save_checkpoint.hpp"
@@ -61,12 +62,8 @@ std::int64_t from_rank_0(Group& world, at::Device device, std::int64_t number) {
 // Loads one checkpoint, in steps that the ranks take together.
 class Loading {
  public:
-  Loading(const config::RunConfig& config, Session& session, const PluginSet& plugins, std::int64_t data_samples)
-      : config_(config),
-        session_(session),
-        plugins_(plugins),
-        data_samples_(data_samples),
-        rank_(session.stage().rank) {}
+  Loading(const config::RunConfig& config, Session& session, const PluginSet& plugins, const checkpoint::RunData& data)
+      : config_(config), session_(session), plugins_(plugins), data_(data), rank_(session.stage().rank) {}
 
   // Every file whole, and the checkpoint this run's. Changes nothing yet.
   Outcome examine(const fs::path& folder) {
@@ -78,6 +75,16 @@ class Loading {
       }
       return verification->advance(read_round_bytes);
     });
+  }
+
+  // Every rank has read the folder by itself: on another host its path may lead to another one.
+  void check_same() const {
+    const std::vector<std::int64_t> contents =
+        gather_numbers(world(), device(), {static_cast<std::int64_t>(checkpoint::content_of(saved_))});
+    const auto other = std::ranges::find_if(contents, [&](std::int64_t one) { return one != contents.front(); });
+    if (other != contents.end())
+      throw UserError(saved_.folder.string() + ": rank " + std::to_string(other - contents.begin()) +
+                      " reads another checkpoint here than rank 0; name a folder that all ranks share");
   }
 
   void load() {
@@ -120,10 +127,14 @@ class Loading {
   const LocalTraining* local() const { return session_.stage().local ? &*session_.stage().local : nullptr; }
 
   void check_data() const {
-    if (saved_.data_samples != data_samples_)
-      throw UserError(saved_.folder.string() + ": was saved over data of " + std::to_string(saved_.data_samples) +
-                      " samples, and " + config_.data.path + " has " + std::to_string(data_samples_) +
-                      "; a resumed run must keep its data");
+    const std::string saved_over = saved_.folder.string() + ": was saved over data of " +
+                                   std::to_string(saved_.data.samples) + " samples, and " + config_.data.path + " has ";
+    const std::string remedy =
+        "; a resumed run must keep its data. To train these weights on other data, export them (`strata checkpoint "
+        "export`) and begin a new run with model.init";
+    if (saved_.data.samples != data_.samples) throw UserError(saved_over + std::to_string(data_.samples) + remedy);
+    if (saved_.data.content && data_.content && saved_.data.content != data_.content)
+      throw UserError(saved_over + "as many of other tokens" + remedy);
   }
 
   void load_pending() const {
@@ -184,7 +195,7 @@ class Loading {
   const config::RunConfig& config_;
   Session& session_;
   const PluginSet& plugins_;
-  std::int64_t data_samples_;
+  checkpoint::RunData data_;
   std::int64_t rank_;
   checkpoint::TrainingCheckpoint saved_;
 };
@@ -220,12 +231,12 @@ void check_start(const config::RunConfig& config, const std::optional<std::strin
 }
 
 std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
-                              const PluginSet& plugins, std::int64_t data_samples) {
+                              const PluginSet& plugins, const checkpoint::RunData& data) {
   const Target target = target_of(config, from);
   const checkpoint::CheckpointFolder folder(target.path);
   const bool leader = session.stage().rank == 0;
   Group& world = *session.stage().world;
-  Loading loading(config, session, plugins, data_samples);
+  Loading loading(config, session, plugins, data);
   if (target.one) {
     loading.examine(target.path).check();
   } else {
@@ -249,6 +260,7 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
       step = before;
     }
   }
+  loading.check_same();
   const std::string differing = differing_settings(loading.saved(), config, session.learning_rate());
   loading.load();
   if (leader && !differing.empty())

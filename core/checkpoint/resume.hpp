@@ -34,6 +34,6 @@ struct Resumed {
 // run; blocks. Throws, the same on all ranks: UserError when it is damaged and named or the last, when the model, the
 // optimizer's state or a plugin's state does not suit; EnvironmentError when a disk fails.
 std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
-                              const PluginSet& plugins, std::int64_t data_samples);
+                              const PluginSet& plugins, const checkpoint::RunData& data);
 
 }  // namespace strata::runtime

@@ -95,6 +95,35 @@ std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates, std::
   return final;
 }
 
+// No step has the number 0.
+void CheckpointSaver::try_saving() {
+  const StageState& stage = session_.stage();
+  const std::filesystem::path folder = folder_.temporary_of_step(0);
+  const auto once = [&](const std::function<void()>& work) {
+    work_in_rounds(*stage.world, session_.store().device(), [&] { return work(), false; }).check();
+  };
+  try {
+    once([&] {
+      if (stage.rank == 0) folder_.begin(0);
+    });
+    once([&] {
+      check_shared(folder);
+      const data::OutputFile file((folder / checkpoint::shard_name(stage.rank, stage.world->size())).string());
+    });
+  } catch (...) {
+    if (stage.rank == 0) folder_.drop(0);
+    throw;
+  }
+  if (stage.rank == 0) folder_.drop(0);
+}
+
+void CheckpointSaver::check_shared(const std::filesystem::path& folder) const {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw UserError(folder.string() + ": rank " + std::to_string(session_.stage().rank) +
+                    " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
+}
+
 // The ranks meet after each part: the folder is there; the shards are written; the whole has its name.
 void CheckpointSaver::write(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates) {
   const c10::NoGradGuard no_grad;
@@ -113,11 +142,7 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates, std::int64_
   checkpoint::SavedFile rank_file;
   work_in_rounds(world, device, [&] {
     if (!shard) {
-      std::error_code ignored;
-      if (!std::filesystem::is_directory(folder, ignored))
-        throw UserError(
-            folder.string() + ": rank " + std::to_string(stage.rank) +
-            " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
+      check_shared(folder);
       rank_file = checkpoint::write_saved(folder, checkpoint::rank_file_name(stage.rank, world.size()),
                                           checkpoint::format_rank_file(plugin_states()));
       shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
@@ -138,7 +163,7 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::int64
   saved.updates = updates;
   saved.optimizer_updates = optimizer_updates;
   saved.samples = step * config_.train.global_batch;
-  saved.data_samples = content_.data_samples;
+  saved.data = content_.data;
   saved.pending = pending();
   saved.layout = saved_layout(config_);
   saved.model_config = content_.model_config;

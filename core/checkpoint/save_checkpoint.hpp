@@ -16,8 +16,8 @@ namespace strata::runtime {
 
 // What a run's checkpoints say of it beside what changes from step to step.
 struct CheckpointContent {
-  std::string model_config;       // the config.json that the model's sizes came from, or empty
-  std::int64_t data_samples = 0;  // in the run's data
+  std::string model_config;  // the config.json that the model's sizes came from, or empty
+  checkpoint::RunData data;
 };
 
 // The model's parameters as checkpoints list them: a tied one once, under its first name.
@@ -40,7 +40,12 @@ class CheckpointSaver {
   // this one nothing does.
   std::string save(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates);
 
+  // Whether every rank can write where save() will: makes the temporary folder of a checkpoint and a file of each rank
+  // in it, and removes them. Throws UserError and EnvironmentError, on all ranks. [collective] over the run; blocks.
+  void try_saving();
+
  private:
+  void check_shared(const std::filesystem::path& folder) const;
   void write(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates);
   std::vector<checkpoint::SavedPlugin> plugin_states() const;
   // Nothing when the next step has no update to make up for; then its kept gradients do not matter.

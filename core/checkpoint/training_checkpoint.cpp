@@ -66,7 +66,8 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.optimizer_updates =
       body.contains("optimizer_updates") ? count(body, "optimizer_updates") : checkpoint.updates;
   checkpoint.samples = count(body, "samples");
-  checkpoint.data_samples = count(body, "data_samples");
+  checkpoint.data.samples = count(body, "data_samples");
+  if (body.contains("data_xxh3")) checkpoint.data.content = read_checksum(body.at("data_xxh3").get<std::string>());
   if (body.contains("pending")) {
     const json& pending = body.at("pending");
     checkpoint.pending.emplace(PendingUpdate{pending.at("learning_rate").get<double>(), count(pending, "updates"),
@@ -137,13 +138,14 @@ std::string TrainingCheckpoint::text() const {
                        {"step", step},
                        {"updates", updates},
                        {"samples", samples},
-                       {"data_samples", data_samples},
+                       {"data_samples", data.samples},
                        {"layout",
                         {{"world_size", layout.world_size},
                          {"pipeline", layout.pipeline},
                          {"data", layout.data},
                          {"tensor", layout.tensor}}},
                        {"model_config", model_config}};
+  if (data.content) body["data_xxh3"] = format_checksum(*data.content);
   if (optimizer_updates != updates) body["optimizer_updates"] = optimizer_updates;
   if (pending) {
     body["pending"] = {{"learning_rate", pending->learning_rate},

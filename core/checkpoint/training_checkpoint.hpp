@@ -73,15 +73,21 @@ struct PendingUpdate {
   bool operator==(const PendingUpdate&) const = default;
 };
 
+// The data that a run trains on, as far as a resumed run must have the same.
+struct RunData {
+  std::int64_t samples = 0;
+  std::optional<std::uint64_t> content;  // a fingerprint of its tokens; nothing in a checkpoint of an earlier version
+};
+
 struct TrainingCheckpoint {
   static constexpr std::int64_t newest_format = 1;
 
-  std::filesystem::path folder;          // where it lies; not written
-  std::int64_t step = 0;                 // steps made: the next one has this number
-  std::int64_t updates = 0;              // of them not skipped, with one that is pending
-  std::int64_t optimizer_updates = 0;    // in these; several a step where the schedule updates within it
-  std::int64_t samples = 0;              // seen so far
-  std::int64_t data_samples = 0;         // in the run's data
+  std::filesystem::path folder;        // where it lies; not written
+  std::int64_t step = 0;               // steps made: the next one has this number
+  std::int64_t updates = 0;            // of them not skipped, with one that is pending
+  std::int64_t optimizer_updates = 0;  // in these; several a step where the schedule updates within it
+  std::int64_t samples = 0;            // seen so far
+  RunData data;
   std::optional<PendingUpdate> pending;  // the shards then hold a kept gradient of each trained parameter
   SavedLayout layout;
   std::string model_config;  // the config.json that the model's sizes came from, or empty

@@ -17,6 +17,7 @@
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/content.hpp"
 #include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
@@ -53,7 +54,8 @@ ValueSource initial_values(std::uint64_t seed) {
   };
 }
 
-SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint) {
+SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint)
+    : path_(checkpoint.empty() ? init : checkpoint) {
   if (checkpoint.empty()) {
     folder_ = std::make_shared<const checkpoint::HuggingFaceFolder>(init);
     return;
@@ -63,6 +65,10 @@ SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoin
 
 const std::string& SavedWeights::model_config() const {
   return folder_ ? folder_->config_text() : checkpoint_->model_config;
+}
+
+std::uint64_t SavedWeights::content() const {
+  return folder_ ? checkpoint::content_of(*folder_) : checkpoint::content_of(*checkpoint_);
 }
 
 void SavedWeights::verify(Session& session) const {
@@ -215,6 +221,16 @@ std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::strin
   const std::string lost = exporter->take_along(source);
   if (!lost.empty()) spdlog::warn("{}", lost);
   return exporter;
+}
+
+void try_export(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype) {
+  Group& world = *session.stage().world;
+  work_in_rounds(world, session.store().device(), [&] {
+    name_map(model, session.stage().model_layers);
+    const std::string config_text = model.hugging_face_config(dtype);
+    if (world.rank() == 0) checkpoint::check_export_folder(folder, &config_text);
+    return false;
+  }).check();
 }
 
 void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,

@@ -25,12 +25,16 @@ class SavedWeights {
 
   // The config.json that the model's sizes come from; empty when they come from the config.
   const std::string& model_config() const;
+  const std::string& path() const { return path_; }  // of the folder that holds them
+  // See checkpoint/content.hpp. Blocks. Throws EnvironmentError.
+  std::uint64_t content() const;
   // Verifies a checkpoint's files, each rank a share of them. Throws checkpoint::DamagedCheckpoint. [collective]
   void verify(Session& session) const;
   // Throws UserError when they are another model's.
   ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
 
  private:
+  std::string path_;
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
@@ -44,6 +48,10 @@ at::ScalarType export_type(const std::string& name, const std::string& model_con
 std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,
                                                                 const checkpoint::NameMap& names, at::ScalarType dtype,
                                                                 const checkpoint::SourceFolder& source);
+
+// Whether export_weights() could write this model to the folder. Throws UserError and EnvironmentError, on all ranks.
+// [collective] over the run
+void try_export(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype);
 
 // Writes the master weights as a folder that Hugging Face libraries open. Rank after rank sends what it owns to rank 0,
 // which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.

@@ -48,7 +48,7 @@ std::vector<Key> make_keys() {
   add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
        model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
   add({plugin_key("data", "data", Affects::Samples, "how files are read as tokens", CHOICE(data.plugin)),
-       make_key("data.path", "text", required, "", "", per_host(Affects::Numbers),
+       make_key("data.path", "text", required, "", "", same_content(Affects::Numbers),
                 "the token file, or a pattern of several such as train_*.bin; for megatron its PREFIX",
                 STRATA_KEY_SETTER(text, data.path)),
        make_key("data.order", "text", "sequential", "one_of=sequential|shuffled|own", "", Affects::Samples,
@@ -67,7 +67,7 @@ std::vector<Key> make_keys() {
        make_key("data.document_end", "integer", automatic("none, which is enough for packed documents"),
                 "min=0,max=4294967295", "", Affects::Samples,
                 "the id of the token that ends each document, which data.documents: separate needs"),
-       make_key("validation.path", "text", "", "", "", per_host(Affects::Files),
+       make_key("validation.path", "text", "", "", "", same_content(Affects::Files),
                 "the token file to measure the validation loss on; empty: no validation",
                 STRATA_KEY_SETTER(text, validation.data.path)),
        validation_plugin_key(),

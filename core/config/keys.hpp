@@ -22,14 +22,25 @@ enum class Affects {
   Samples,  // which samples a step reads and which random numbers it draws: losses and weights as well
 };
 
-// What a row says of it. Ranks must agree on every key but those that may differ from host to host.
-struct Effect {
-  constexpr Effect(Affects what, bool differs = false) : affects(what), per_host(differs) {}
-  Affects affects;
-  bool per_host;
+// What ranks compare of a key before they start. A key that is not compared by its value is per host: a path that each
+// host may have in another place.
+enum class Compared {
+  Value,
+  Content,  // what the path names: tokens, weights
+  Use,      // whether it is given. The path is free: rank 0 alone writes there
 };
-constexpr Effect per_host(Affects affects) {
-  return {affects, true};
+
+struct Effect {
+  constexpr Effect(Affects what, Compared part = Compared::Value) : affects(what), compared(part) {}
+  Affects affects;
+  Compared compared;
+  constexpr bool per_host() const { return compared != Compared::Value; }
+};
+constexpr Effect same_content(Affects affects) {
+  return {affects, Compared::Content};
+}
+constexpr Effect written_by_rank_0(Affects affects) {
+  return {affects, Compared::Use};
 }
 
 // The default of a row: a text as a YAML file would have it, or one of the two below.

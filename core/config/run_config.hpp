@@ -36,7 +36,7 @@ struct PluginChoice {
   STRATA_OPTION_TYPE_##type member{};
 
 #define STRATA_MODEL_KEYS(KEY)                                                                             \
-  KEY(text, init, "model.init", "", "", "", per_host(Affects::Files),                                      \
+  KEY(text, init, "model.init", "", "", "", same_content(Affects::Files),                                  \
       "folder with initial weights (config.json, model.safetensors); empty: random ones, from train.seed") \
   KEY(integer, seq_len, "model.seq_len", required, "min=1,max=1e9", "tokens", Affects::Samples, "tokens per sample")
 
@@ -222,9 +222,9 @@ struct CommunicatorConfig {
 #define STRATA_RUN_KEYS(KEY)                                                                                         \
   KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                                \
       "folders with plugins, separated by `:`, searched before all others")                                          \
-  KEY(text, export_path, "export", "", "", "", per_host(Affects::Files),                                             \
+  KEY(text, export_path, "export", "", "", "", written_by_rank_0(Affects::Files),                                    \
       "folder for the final weights in Hugging Face format; empty: none are written")                                \
-  KEY(text, metrics_csv, "metrics.csv", "", "", "", per_host(Affects::Files),                                        \
+  KEY(text, metrics_csv, "metrics.csv", "", "", "", written_by_rank_0(Affects::Files),                               \
       "folder for CSV files, one per metric, as DeepSpeed's csv_monitor writes them; empty: none are written")       \
   KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB",   \
       "bytes", Affects::Nothing,                                                                                     \

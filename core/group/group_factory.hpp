@@ -34,6 +34,9 @@ class GroupFactory final : public GroupProvider {
   // another device: tensors are copied to the host and back. Throws UserError if it supports neither.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
   void agree(const std::string& what, const std::string& text, const std::string& remedy) override;
+  void agree_on(const std::string& what, const std::vector<Fact>& facts, const std::string& remedy) override {
+    store_->agree(what, facts, remedy);
+  }
   void does(const Doing& what) override { store_->board().does(what); }
   void wait_for_device(const std::function<void()>& block) override;
   void stop() override;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "group/fact.hpp"
 #include "program/instruction.hpp"
 
 namespace strata::runtime {
@@ -29,6 +30,9 @@ class GroupProvider {
   virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
   // Compares what every rank computed by itself with rank 0's; see RunStore::agree. [collective] over the run
   virtual void agree(const std::string& /*what*/, const std::string& /*text*/, const std::string& /*remedy*/) {}
+  // Compares facts in the same way, in an order that is the same on all ranks.
+  virtual void agree_on(const std::string& /*what*/, const std::vector<Fact>& /*facts*/,
+                        const std::string& /*remedy*/) {}
   // Publishes what this rank does from now on, for ranks that wait for it. See group/board.hpp.
   virtual void does(const Doing& /*what*/) {}
   // Calls `block`, which blocks the host until the device has finished everything that was started, including the last

@@ -159,6 +159,21 @@ void RunStore::meet(const std::string& place, const std::vector<int>& members) {
 }
 
 void RunStore::agree(const std::string& what, const std::string& text, const std::string& remedy) {
+  compare(what, text, remedy, [&](int other_rank, const std::string& other) {
+    if (other == text) return std::string();
+    return "rank " + std::to_string(rank_) + " has " + first_different_part(text, other) + ", rank " +
+           std::to_string(other_rank) + " has " + first_different_part(other, text);
+  });
+}
+
+void RunStore::agree(const std::string& what, const std::vector<Fact>& facts, const std::string& remedy) {
+  compare(what, written(facts), remedy, [&](int other_rank, const std::string& other) {
+    return difference(rank_, facts, other_rank, read_facts(other));
+  });
+}
+
+void RunStore::compare(const std::string& what, const std::string& text, const std::string& remedy,
+                       const std::function<std::string(int other_rank, const std::string& other)>& find_difference) {
   const auto key = [&](int rank) { return "agree/" + what + "/" + std::to_string(rank); };
   set(key(rank_), text);
   std::vector<int> others{0};
@@ -168,10 +183,8 @@ void RunStore::agree(const std::string& what, const std::string& text, const std
   }
   wait_for("comparing " + what, others, key);
   for (const int rank : others)
-    if (const std::string other = store_->get_to_str(key(rank)); other != text)
-      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " +
-                             first_different_part(text, other) + ", rank " + std::to_string(rank) + " has " +
-                             first_different_part(other, text) + "; " + remedy);
+    if (const std::string found = find_difference(rank, store_->get_to_str(key(rank))); !found.empty())
+      throw EnvironmentError(what + " differ between ranks: " + found + "; " + remedy);
 }
 
 }  // namespace strata::runtime

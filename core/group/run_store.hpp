@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "group/board.hpp"
+#include "group/fact.hpp"
 #include "group/launch_place.hpp"
 
 namespace strata::runtime {
@@ -43,6 +44,8 @@ class RunStore {
   // used once and names what is compared: "the loaded plugins".
   void agree(const std::string& what, const std::string& text,
              const std::string& remedy = "start all ranks from the same files");
+  // The same for a list of facts, in an order that is the same on all ranks.
+  void agree(const std::string& what, const std::vector<Fact>& facts, const std::string& remedy);
 
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   Board& board() { return *board_; }
@@ -50,6 +53,8 @@ class RunStore {
  private:
   void wait_for(const std::string& place, const std::vector<int>& members,
                 const std::function<std::string(int)>& key_of);
+  void compare(const std::string& what, const std::string& text, const std::string& remedy,
+               const std::function<std::string(int other_rank, const std::string& other)>& find_difference);
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<Board> board_;

@@ -3,7 +3,6 @@
 #include <strata/plugin.hpp>
 #include <strata/plugin_context.hpp>
 
-#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -93,9 +92,5 @@ class PluginRegistry {
   std::deque<FoundPlugin> named_;  // by path
   std::vector<const FoundPlugin*> loaded_;
 };
-
-// A digest of the names, manifests and file contents of plugins in this order, independent of their paths. Ranks
-// compare it before they exchange anything else. Throws EnvironmentError if a file cannot be read.
-std::uint64_t digest(const std::vector<const FoundPlugin*>& plugins);
 
 }  // namespace strata::plugin_host

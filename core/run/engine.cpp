@@ -20,7 +20,7 @@ std::string shape_text(const at::Tensor& tensor) {
 }
 
 StepResult result(const report::StepRecord& record) {
-  return {record.step,
+  return {record.step + 1,
           record.outcome.loss,
           record.outcome.gradient_norm,
           record.learning_rate,

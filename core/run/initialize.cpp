@@ -113,6 +113,7 @@ Engine::Implementation::Implementation(runtime::ResolvedRun resolved_run, const 
       run(resolved, runtime::open_training(resolved.config, place.rank), place, make_groups),
       parts(runtime::StepInParts::cut(run.session().program(), run.session().executor())),
       identity(next_identity()) {
+  run.try_writing("");
   run.fill();
 }
 

@@ -5,15 +5,21 @@
 #include "config/keys.hpp"
 #include "group/group_factory.hpp"
 #include "group/run_store.hpp"
+#include "run/rank_facts.hpp"
 
 namespace strata::runtime {
 
 namespace {
-// Every value of the config but those that may differ from host to host.
+// Of every key what ranks compare by themselves: its value or, where rank 0 alone writes, whether it is given. Contents
+// are compared when they are open; see rank_facts.hpp.
 std::string text_of(const config::RunConfig& config) {
   std::string text;
-  for (const config::Resolved& setting : config.listing)
-    if (!config::effect_of(setting.path).per_host) text += setting.path + "=" + config::to_text(setting.value) + ";";
+  for (const config::Resolved& setting : config.listing) {
+    const config::Compared compared = config::effect_of(setting.path).compared;
+    const std::string value = config::to_text(setting.value);
+    if (compared == config::Compared::Value) text += setting.path + "=" + value + ";";
+    if (compared == config::Compared::Use) text += (value.empty() ? "no " : "a path for ") + setting.path + ";";
+  }
   return text;
 }
 }  // namespace
@@ -30,7 +36,8 @@ MakeGroups launch_groups(const launch::LaunchPlace& place, const std::string& al
     const std::chrono::milliseconds timeout(static_cast<std::int64_t>(config.communicator.timeout_s * 1000.0));
     auto store = std::make_unique<RunStore>(place, timeout);
     store->agree("the configs", also + text_of(config));
-    store->agree("the loaded plugins", std::to_string(plugin_host::digest(registry.loaded())));
+    if (place.size > 1)
+      store->agree("the engines", engine_facts(registry), "install the same Strata, libtorch and plugins on all hosts");
     GroupSettings settings;
     settings.communicator = plugins.communicator.plugin;
     settings.rank = place.rank;

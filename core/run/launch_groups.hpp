@@ -10,8 +10,8 @@ namespace strata::runtime {
 config::World world_of(const launch::LaunchPlace& place);
 
 // The groups of ranks that a launcher started, over the config's communicator. Before the first is connected all ranks
-// compare their configs (paths of files aside), `also` and the plugins they loaded; a difference throws
-// EnvironmentError.
+// compare their configs (config::Compared), `also`, whose parts end with semicolons, and the engines and plugins that
+// they loaded; a difference throws EnvironmentError.
 MakeGroups launch_groups(const launch::LaunchPlace& place, const std::string& also = "");
 
 }  // namespace strata::runtime

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
+#include "run/rank_facts.hpp"
 #include "run/run.hpp"
 
 namespace strata::runtime {
@@ -29,11 +30,14 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
       data_(files_.purpose == Purpose::Evaluation || config_.data.path.empty()
                 ? std::nullopt
                 : std::optional(open_data(config_, config_.data, plugins_.data))),
-      groups_(make_groups(config_, *resolved.registry, plugins_)),
+      validation_data_(config_.validation.data.path.empty()
+                           ? std::nullopt
+                           : std::optional(open_data(config_, config_.validation.data, plugins_.validation))),
+      groups_(connected(make_groups, *resolved.registry)),
       session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->model_config() : "",
                /*dry_run=*/false, files_.purpose),
       saver_(config_, session_, plugins_, *files_.checkpoints,
-             {files_.weights ? files_.weights->model_config() : "", has_data() ? data_->samples().count() : 0}) {
+             {files_.weights ? files_.weights->model_config() : "", data_of_run()}) {
   if (config_.step_policy == config::StepPolicy::Speculative && !session_.looks_ahead() && place.rank == 0)
     spdlog::warn(
         "step_policy: speculative changes nothing in this run: with {}, no stage ends its step before another one and "
@@ -53,7 +57,23 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
     check_document_end(config_.data, "data", plugins_.model->vocabulary());
     check_tokens(session_, data_->source(), plugins_.model->vocabulary());
   }
-  if (!config_.validation.data.path.empty()) validation_.emplace(config_, session_, plugins_);
+  if (validation_data_) validation_.emplace(config_, session_, plugins_, std::move(*validation_data_));
+}
+
+std::unique_ptr<GroupProvider> Run::connected(const MakeGroups& make_groups,
+                                              const plugin_host::PluginRegistry& registry) {
+  std::unique_ptr<GroupProvider> groups = make_groups(config_, registry, plugins_);
+  if (place_.world_size > 1)
+    groups->agree_on("the files that are read",
+                     content_facts(config_, {data_ ? &*data_ : nullptr, validation_data_ ? &*validation_data_ : nullptr,
+                                             files_.weights ? &*files_.weights : nullptr}),
+                     "give all ranks the same files");
+  return groups;
+}
+
+checkpoint::RunData Run::data_of_run() const {
+  if (!has_data()) return {};
+  return {data_->samples().count(), content_of(data_->source())};
 }
 
 void Run::fill() {
@@ -63,8 +83,7 @@ void Run::fill() {
 }
 
 std::optional<Resumed> Run::resume(const std::string& from) {
-  const std::int64_t samples = has_data() ? data_->samples().count() : 0;
-  const std::optional<Resumed> resumed = runtime::resume(config_, from, session_, plugins_, samples);
+  const std::optional<Resumed> resumed = runtime::resume(config_, from, session_, plugins_, data_of_run());
   if (!resumed) return resumed;
   steps_done_ = resumed->step;
   updates_ = resumed->updates;
@@ -83,6 +102,13 @@ std::string Run::save_checkpoint() {
   const std::string folder = saver_.save(steps_done_, updates_, optimizer_updates_);
   groups_->does("between two steps");
   return folder;
+}
+
+void Run::try_writing(const std::string& export_folder, const std::string& type) {
+  if (!config_.checkpoint.path.empty()) saver_.try_saving();
+  if (export_folder.empty()) return;
+  const std::string config = files_.weights ? files_.weights->model_config() : "";
+  runtime::try_export(session_, *plugins_.model, export_folder, export_type(type, config));
 }
 
 void Run::export_weights(const std::string& folder, const std::string& type) {

@@ -101,7 +101,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
 void Run::check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const {
   if (session_.stage().updates_within_step == 0) return;
   const std::string& scheduler = session_.scheduler();
-  const std::string step = "step " + std::to_string(input.step) + ": ";
+  const std::string step = "step " + std::to_string(input.step + 1) + ": ";
   if (outcome.valid_tokens != input.tokens)
     throw UserError(step + std::to_string(input.tokens - outcome.valid_tokens) + " of " + std::to_string(input.tokens) +
                     " targets are ignored, and " + scheduler +
@@ -122,14 +122,14 @@ bool Run::judge(report::StepRecord& record) {
       "gradients that are not finite, from the loss backwards: " + config::first_of(record.non_finite, 4);
   const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
   const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
-    return precision->judge({record.step, outcome.gradient_norm, outcome.finite});
+    return precision->judge({record.step + 1, outcome.gradient_norm, outcome.finite});
   });
   if (verdict == Verdict::Stop)
-    throw EnvironmentError("step " + std::to_string(record.step) + ": " + precision.name +
+    throw EnvironmentError("step " + std::to_string(record.step + 1) + ": " + precision.name +
                            " ends the run: " + precision->stop_reason() + "; " + found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
-  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step, found);
+  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step + 1, found);
   return outcome.finite && verdict == Verdict::Apply;
 }
 

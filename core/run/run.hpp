@@ -96,6 +96,9 @@ class Run {
   std::optional<report::ValidationResult> validate(const Validation::Progress& progress = {});
   // Its folder, in checkpoint.path, which the config gives. [collective]
   std::string save_checkpoint();
+  // Tries what saving and exporting need before there is anything to lose: every rank writes to checkpoint.path, and
+  // rank 0 makes the folder of an export, unless its name is empty. Throws, the same on all ranks. [collective]
+  void try_writing(const std::string& export_folder, const std::string& type = "fp32");
   // Writes the weights to a new folder, in this type: see export_type(). [collective]
   void export_weights(const std::string& folder, const std::string& type = "fp32");
 
@@ -114,6 +117,9 @@ class Run {
   std::int64_t steps_done() const { return steps_done_; }
 
  private:
+  // What it reads from files, of which the ranks see the same before the groups connect.
+  std::unique_ptr<GroupProvider> connected(const MakeGroups& make_groups, const plugin_host::PluginRegistry& registry);
+  checkpoint::RunData data_of_run() const;
   bool judge(report::StepRecord& record);
   void check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const;
   // Whether what is made every `every` steps is made after so many.
@@ -129,7 +135,8 @@ class Run {
   RankNumbers place_;
   RunFiles files_;
   PluginSet plugins_;
-  std::optional<data::Loader> data_;  // nothing where the program brings its batches, and in an evaluation
+  std::optional<data::Loader> data_;             // nothing where the program brings its batches, and in an evaluation
+  std::optional<data::Loader> validation_data_;  // until validation_ takes it
   std::unique_ptr<GroupProvider> groups_;
   Session session_;
   CheckpointSaver saver_;

@@ -20,7 +20,7 @@ struct ValidationResult : runtime::MeanLosses {
 };
 
 struct StepRecord {
-  std::int64_t step = 0;  // from 0
+  std::int64_t step = 0;  // from 0; texts and files of a run count from 1
   runtime::StepOutcome outcome;
   double learning_rate = 0.0;
   double step_s = 0.0;

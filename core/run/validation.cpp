@@ -3,6 +3,7 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include "run/run.hpp"
 #include "step/seconds_since.hpp"
@@ -17,11 +18,8 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
 
 }  // namespace
 
-Validation::Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins)
-    : config_(config),
-      session_(session),
-      loader_(open_data(config, config.validation.data, plugins.validation)),
-      samples_(loader_.samples().count()) {
+Validation::Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins, data::Loader data)
+    : config_(config), session_(session), loader_(std::move(data)), samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
   check_document_end(config.validation.data, "validation", plugins.model->vocabulary());
   check_tokens(session, loader_.source(), plugins.model->vocabulary());

@@ -20,9 +20,9 @@ class Validation {
   // Called on every rank now and then with how many samples are done; may be empty.
   using Progress = std::function<void(std::int64_t done, std::int64_t samples)>;
 
-  // Opens the file that the config names and checks its tokens against the model's vocabulary. All three must outlive
-  // it. Throws UserError. [collective]
-  Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins);
+  // `data` is the config's validation file, whose tokens are checked against the model's vocabulary. The others must
+  // outlive it. Throws UserError. [collective]
+  Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins, data::Loader data);
 
   // Leaves no trace in the training. Returns nothing when `stopping`, which all ranks call together and which says the
   // same on all, returned true. Blocks the host. [collective] over the run

@@ -354,7 +354,7 @@ nlohmann::json to_json(const Comparison& comparison) {
       const Difference found = difference(variant, comparison.variants.front(), comparison.tolerance);
       json["difference"] = {{"equal_bits", found.equal_bits},
                             {"largest", number(found.largest)},
-                            {"first_step", found.step ? nlohmann::json(*found.step) : nlohmann::json(nullptr)},
+                            {"first_step", found.step ? nlohmann::json(*found.step + 1) : nlohmann::json(nullptr)},
                             {"gradient_of", found.parameter},
                             {"gradient_off", number(found.largest_gradient)},
                             {"text", to_string(found)}};

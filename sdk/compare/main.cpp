@@ -2,10 +2,9 @@
 #include <strata/deepspeed.hpp>
 #include <strata/error.hpp>
 
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "compare/comparison_page.hpp"
 #include "compare/measure.hpp"
@@ -14,6 +13,7 @@
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/leave.hpp"
 #include "tools/launch/nproc.hpp"
+#include "tools/train/report_file.hpp"
 
 namespace {
 
@@ -63,27 +63,27 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   return runs;
 }
 
-// Opens the file before anything runs, so that a bad path fails at once.
-std::ofstream page_file(const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path);
-  if (!file) throw UserError("--html " + path + ": cannot be written: " + std::strerror(errno));
-  return file;
+// Throws UserError for a file that holds something else than an earlier page.
+void check_page(const report::ReportFile& page) {
+  const std::string begin = page.beginning(512);
+  if (!begin.empty() && !(begin.starts_with("<!doctype html>") && begin.find("<title>Strata") != std::string::npos))
+    page.refuse_content("a page of an earlier comparison");
 }
 
 int compare(const CompareArguments& arguments, std::ostream& out) {
   launch::check_alone("strata compare");
   const report::TableFormat format = report::parse_table_format(arguments.format);
   std::vector<ComparedRun> runs = runs_of(arguments);
-  std::ofstream page = page_file(arguments.html);
+  report::ReportFile page("--html", arguments.html);
+  check_page(page);
   report::Provenance provenance = provenance_of(arguments.words);
   report::Comparison comparison = measure(runs, arguments.measure);
   comparison.provenance = std::move(provenance);
   if (page.is_open()) {
-    report::print_page(comparison, page);
-    page.flush();
-    if (!page) throw EnvironmentError(arguments.html + ": writing failed; is the disk full?");
+    std::ostringstream text;
+    report::print_page(comparison, text);
+    page.clear();
+    page.write(text.str());
   }
   if (format == report::TableFormat::Json) {
     out << report::to_json(comparison).dump(2) << "\n";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <utility>
@@ -217,6 +218,9 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
   pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
   pack.jsonl_key = options.jsonl_key;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::error_code none;
+  if (std::filesystem::equivalent(options.tokenizer, options.output, none))
+    throw UserError(Place{options.output}, "is the tokenizer; name another file to write the tokens to");
   if (!options.tokenizer.empty()) {
     tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
     pack.tokenizer = tokenizer.get();

@@ -139,7 +139,7 @@ std::string asked(const SampleArguments& arguments, const Prepared& prepared) {
   const Choice& choice = arguments.choice;
   const nlohmann::json all{prepared.prompt, arguments.tokens, choice.temperature,     choice.top_p,
                            choice.top_k,    choice.seed,      arguments.document_end, prepared.written.name()};
-  return "sampling " + all.dump() + " ";
+  return "sampling " + all.dump() + ";";
 }
 
 int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {

@@ -14,7 +14,7 @@ Folder::Folder(const std::string& kept) : is_kept_(!kept.empty()) {
   std::error_code error;
   if (is_kept_) {
     fs::create_directories(kept, error);
-    if (!fs::is_directory(kept))
+    if (std::error_code unseen; !fs::is_directory(kept, unseen))
       throw EnvironmentError("cannot create the folder " + kept + ": " + (error ? error.message() : "it is a file"));
     path_ = fs::absolute(kept).string();
     return;

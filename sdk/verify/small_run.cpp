@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 
 #include "config/defaults.hpp"
+#include "data/file.hpp"
 #include "dry_run/dry_run.hpp"
 #include "program/validate_schedule.hpp"
 #include "programs/model_sizes.hpp"
@@ -79,9 +79,19 @@ std::string write_tokens(const std::string& folder) {
     tokens.push_back(0);
   }
   const std::string path = (std::filesystem::path(folder) / "tokens.bin").string();
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(2 * tokens.size()));
-  if (!file.flush()) throw EnvironmentError(path + ": writing failed; is the disk full?");
+  const std::string bytes(reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size());
+  std::error_code none;
+  if (std::filesystem::exists(path, none)) {  // of an earlier --keep, or the user's own
+    const data::InputFile file(path);
+    std::string there(std::min<std::size_t>(file.size(), bytes.size() + 1), '\0');
+    file.read_at(0, there.data(), there.size());
+    if (there == bytes) return path;
+    throw UserError(Place{path},
+                    "is another file than the tokens to keep and is not overwritten; keep them in another folder");
+  }
+  data::OutputFile file(path);
+  file.write_at(0, bytes.data(), bytes.size());
+  file.finish();
   return path;
 }
 

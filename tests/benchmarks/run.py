@@ -65,6 +65,7 @@ class Bench:
                         LEARNING_RATE, CLIP], environment)
         else:
             metrics = self.folder / "metrics.jsonl"
+            metrics.unlink(missing_ok=True)
             who, _, pages = who.partition("@")
             if pages == "small":
                 environment = dict(environment, THP_MEM_ALLOC_ENABLE="0")

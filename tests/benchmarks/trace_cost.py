@@ -18,6 +18,7 @@ RUNS = {"2 stages, 1f1b": ["parallel.pipeline=2", "scheduler.plugin=1f1b"], "2 r
 def steps_of(strata, folder, settings, steps, traced):
     """Seconds of the steps that are traced, or would be, and of the others."""
     metrics = folder / "metrics.jsonl"
+    metrics.unlink(missing_ok=True)
     settings = settings + [f"data.path={folder / 'tokens.bin'}", f"train.steps={steps}", "train.micro_batch=1", "train.accumulation=4",
                            "model.seq_len=64", "model.vocabulary=512"]
     trace = ["--trace", folder / "trace.json", "--trace-steps", steps // 2] if traced else []

@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import re
+import tempfile
 import time
 
 import engine as engines
@@ -28,7 +29,7 @@ def strata(run, *words):
 
 def train(run, tokens, config, extra=()):
     """The ended command and its losses by step."""
-    metrics = os.path.join(run.work, "metrics.jsonl")
+    metrics = os.path.join(tempfile.mkdtemp(dir=run.work), "metrics.jsonl")
     done = strata(run, "train", "--config", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--metrics", metrics,
                   *engines.set_arguments(TINY + list(extra)))
     losses = []
@@ -188,7 +189,7 @@ def test_csv_monitor(engine, tokens):
                          ids=os.path.basename)
 def test_third_step_of_pythia_14m(engine, tokens, path):
     begin = time.monotonic()
-    metrics = os.path.join(engine.work, "metrics.jsonl")
+    metrics = os.path.join(tempfile.mkdtemp(dir=engine.work), "metrics.jsonl")
     done = run_command([engine.strata, "train", path, "--model", "gpt_neox:pythia-14m", "--data", tokens, "--nproc", "2", "--metrics", metrics,
                         "--set", "train.steps=3"], env=engine.environment, timeout=THIRD_STEP_LIMIT)
     assert done.returncode == 0, told(done)

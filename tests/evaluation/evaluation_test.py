@@ -123,11 +123,11 @@ def test_validation_changes_no_bit(evaluation, name):
     assert filecmp.cmp(*(os.path.join(one, "model.safetensors") for one in (plain_export, export)), shallow=False), "weights differ"
     assert not ledger_difference(summary, evaluation.engine.plan(evaluation.config, ranks, settings + validation))
     found = {step["step"]: step["validation"] for step in steps if "validation" in step}
-    assert list(found) == [1, 3, 4]
+    assert list(found) == [2, 4, 5]
     best = min(found, key=lambda step: found[step]["loss"])
-    assert summary["validation"] == {"last": {**found[4], "step": 4}, "best": {**found[best], "step": best}}
-    assert f"validation loss {found[3]['loss']:.4f}, perplexity" in output
-    check_close(found[4]["loss"], evaluation.evaluate(export, ranks, settings)["loss"])
+    assert summary["validation"] == {"last": {**found[5], "step": 5}, "best": {**found[best], "step": best}}
+    assert f"validation loss {found[4]['loss']:.4f}, perplexity" in output
+    check_close(found[5]["loss"], evaluation.evaluate(export, ranks, settings)["loss"])
 
 
 @pytest.fixture(scope="module")

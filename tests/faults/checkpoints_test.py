@@ -92,7 +92,7 @@ def test_folder_in_use_is_refused(faults):
 
 def test_no_checkpoint_yet(faults):
     fresh = faults.expect(faults.start("ddp, 1 rank", faults.folder(), ["train.steps=4"], resume="latest", slow=False), 0, "there is no checkpoint yet")
-    assert fresh.summary["first_step"] == 0
+    assert fresh.summary["first_step"] == 1
 
 
 @pytest.mark.parametrize("before, after", [

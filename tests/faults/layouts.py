@@ -77,10 +77,10 @@ class Faults:
         weights = os.path.join(self.machine.new_folder(), "weights")
         run = self.expect(self.start(layout, folder, more, resume=resume, export=weights, slow=False), 0)
         self.compare(layout, run, weights)
-        return run.summary["first_step"]
+        return run.summary["first_step"] - 1
 
     def compare(self, layout, run, weights):
-        reference, first = self.reference(layout), run.summary["first_step"]
+        reference, first = self.reference(layout), run.summary["first_step"] - 1
         mine = Finished(run.summary["losses"], weights)
         assert mine.losses == reference.losses[first:], f"from step {first + 1} on"
         different = [name for name in reference.weights if mine.weights.get(name) != reference.weights[name]]

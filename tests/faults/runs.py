@@ -54,7 +54,7 @@ class Run:
     def wait_for_step(self, step):
         """Until `step` steps were made; whether the run came that far."""
         deadline = time.monotonic() + DEADLINE
-        while not self.lines or self.lines[-1]["step"] + 1 < step:
+        while not self.lines or self.lines[-1]["step"] < step:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 return False
             self.read_metrics()

@@ -20,7 +20,7 @@ def test_stopped(faults, layout, number):
     assert run.wait_for_step(7), run.output
     run.process.send_signal(number)
     faults.expect(run, 128 + number, f"stopped by {signal.Signals(number).name} after step ", "--resume goes on from there")
-    done = run.summary["first_step"] + run.summary["steps"]
+    done = run.summary["first_step"] - 1 + run.summary["steps"]
     assert 7 <= done < STEPS, run.output
     assert checkpoints(folder) == [done] and os.readlink(os.path.join(folder, "latest")) == f"step-{done}", f"{os.listdir(folder)}: {run.output}"
     assert run.summary["losses"] == faults.reference(layout).losses[:done], "a run with checkpoints has other losses than one without"

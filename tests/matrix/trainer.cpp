@@ -38,7 +38,7 @@ void train_rank(const runtime::ResolvedRun& resolved, const Request& request, in
   settings.quiet = true;
   if (request.digests) settings.metrics_file = request.folder + "/metrics.jsonl";
   settings.summary_file = request.folder + "/summary.json";
-  report::TrainingReport report(settings, resolved.config, rank, /*append=*/false, std::cerr);
+  report::TrainingReport report(settings, resolved.config, rank, /*resumes=*/false, std::cerr);
   runtime::Run run(resolved, runtime::open_training(resolved.config, rank), {rank, request.ranks, rank},
                    [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
                      return std::make_unique<LocalProvider>(groups, rank);

@@ -1,12 +1,10 @@
 #include "tools/commands/config.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "data/file.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/dialect.hpp"
 #include "run/resolve_run.hpp"
@@ -101,9 +99,12 @@ void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::Pl
     output << text;
     return;
   }
-  std::ofstream out(file, std::ios::binary);
-  out << text << std::flush;
-  if (!out) throw EnvironmentError(file + " cannot be written: " + std::strerror(errno));
+  std::error_code none;
+  if (std::filesystem::equivalent(file, arguments.file, none))
+    throw UserError(Place{file}, "is the config that is converted; name another file to write");
+  data::OutputFile out(file, data::Existing::Replace);
+  out.write_at(0, text.data(), text.size());
+  out.finish();
 }
 
 void add_config(CommandLine& line) {

@@ -16,6 +16,7 @@ namespace strata::cli {
 namespace {
 
 using config::Affects;
+using config::Compared;
 
 // A key of the engine or an option of a plugin.
 struct Setting {
@@ -100,6 +101,21 @@ const AffectsText& text_of(Affects affects) {
   return texts[static_cast<std::size_t>(affects)];
 }
 
+struct ComparedText {
+  const char* mark;  // behind what the key affects
+  const char* sentence;
+};
+
+const ComparedText& text_of(Compared compared) {
+  static constexpr std::array<ComparedText, 3> texts{{
+      {"", "all have the same"},
+      {", per host: same content", "the path may differ from host to host; what it names is the same on all"},
+      {", per host: rank 0 writes",
+       "the path may differ from host to host; given on all or on none, and rank 0 writes"},
+  }};
+  return texts[static_cast<std::size_t>(compared)];
+}
+
 std::string default_of(const Setting& setting) {
   if (setting.required) return "none: it must be given";
   const std::string& text = setting.option.default_text;
@@ -135,7 +151,7 @@ void explain(const Setting& setting, std::ostream& output) {
   line("range     ", range_with_unit(option));
   line("affects   ", text_of(setting.effect.affects).sentence);
   line("resume    ", text_of(setting.effect.affects).resume);
-  line("ranks     ", setting.effect.per_host ? "may differ from host to host" : "all have the same");
+  line("ranks     ", text_of(setting.effect.compared).sentence);
   const std::string value = example_value(option, option.default_text);
   line("example   ", setting.plugin.empty() ? nested(option.name, value)
                                             : nested(setting.slot, "{plugin: " + setting.plugin + ", " +
@@ -173,8 +189,7 @@ void print_section(const std::vector<const Setting*>& settings, report::TableFor
     table.rows.push_back(
         {code(option.name), option.type,
          one->required ? "must be given" : code(option.default_text.empty() ? "\"\"" : option.default_text),
-         option.type == "plugin" ? "" : range_with_unit(option), affects + (one->effect.per_host ? ", per host" : ""),
-         what});
+         option.type == "plugin" ? "" : range_with_unit(option), affects + text_of(one->effect.compared).mark, what});
   }
   report::print(table, format, output);
 }
@@ -203,7 +218,10 @@ void config_reference(plugin_host::PluginRegistry& registry, std::ostream& outpu
          "What a key affects: *samples*, which samples a step reads and which random numbers it draws, so losses and "
          "weights too; *numbers*, losses and weights; *files*, which files are read or written; *nothing* that is "
          "trained. A resumed run must keep what affects samples. It may change the rest, and logs a change of "
-         "numbers. All ranks have the same values, except of keys marked *per host*.\n";
+         "numbers. All ranks have the same values, except of keys marked *per host*, whose paths may differ. With "
+         "*same "
+         "content* the ranks compare what the paths name before they start. With *rank 0 writes* they compare whether "
+         "the key is given.\n";
   const Settings settings(registry);
   std::vector<std::string> sections;
   for (const std::string& name : config::known_children(""))

@@ -55,7 +55,7 @@ int evaluate(const RunArguments& arguments, const std::string& checkpoint, repor
   const runtime::ResolvedRun resolved = read_evaluation(arguments, checkpoint, runtime::world_of(place));
   runtime::RunFiles files = runtime::open_evaluation(resolved.config, checkpoint);
   runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
-                   runtime::launch_groups(place, "evaluation "));
+                   runtime::launch_groups(place, "evaluation;"));
   run.fill();
   const bool terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::Launcher::OpenMpi;
   report::Progress progress(std::cerr, terminal, 0, 1);

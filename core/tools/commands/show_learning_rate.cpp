@@ -34,14 +34,14 @@ std::set<std::int64_t> sample(const runtime::RunLearningRate& rate) {
 
 void write_csv(const runtime::RunLearningRate& rate, std::ostream& output) {
   output << "step,learning_rate\n";
-  for (std::int64_t step = 0; step < rate.steps(); ++step) output << step << "," << exact(rate.rate(step)) << "\n";
+  for (std::int64_t step = 0; step < rate.steps(); ++step) output << step + 1 << "," << exact(rate.rate(step)) << "\n";
 }
 
 // Line by line: a run may have more steps than a tree of them has room in memory.
 void write_json(const runtime::RunLearningRate& rate, std::ostream& output) {
   output << "[";
   for (std::int64_t step = 0; step < rate.steps(); ++step) {
-    output << (step == 0 ? "\n" : ",\n") << R"(  {"step": )" << step << R"(, "learning_rate": )"
+    output << (step == 0 ? "\n" : ",\n") << R"(  {"step": )" << step + 1 << R"(, "learning_rate": )"
            << exact(rate.rate(step)) << "}";
   }
   output << "\n]\n";
@@ -50,7 +50,7 @@ void write_json(const runtime::RunLearningRate& rate, std::ostream& output) {
 void write_table(const runtime::RunLearningRate& rate, report::TableFormat format, std::ostream& output) {
   report::Table table{{{"step", true}, {"learning rate", true}}, {}};
   for (const std::int64_t step : sample(rate))
-    table.rows.push_back({std::to_string(step), report::formatted("%.6g", rate.rate(step))});
+    table.rows.push_back({std::to_string(step + 1), report::formatted("%.6g", rate.rate(step))});
   report::print(table, format, output);
 }
 
@@ -70,7 +70,7 @@ void draw(const runtime::RunLearningRate& rate, std::ostream& output) {
     line.erase(line.find_last_not_of(' ') + 1);
     output << line << "\n";
   }
-  const std::string first = "0", last = std::to_string(rate.steps() - 1);
+  const std::string first = "1", last = std::to_string(rate.steps());
   const auto width = static_cast<std::size_t>(columns);
   output << std::string(top.size() + 1, ' ') << "+" << std::string(width, '-') << "\n"
          << std::string(top.size() + 2, ' ') << first;

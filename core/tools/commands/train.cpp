@@ -5,6 +5,7 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -46,13 +47,40 @@ bool logs_config(const RunArguments& arguments) {
   return !arguments.quiet_config && !arguments.report.quiet;
 }
 
-// What all ranks must have been asked alike, for the message that says they were not.
+// What all ranks must have been asked alike, as parts that end with semicolons: what they do together. Not --summary
+// and
+// --quiet, which are rank 0's alone.
 std::string asked(const RunArguments& arguments) {
-  return std::string(arguments.report.metrics_file.empty() ? "" : "with --metrics ") +
-         (arguments.report.trace_file.empty()
-              ? ""
-              : "with --trace of " + std::to_string(arguments.report.trace_steps) + " steps ") +
-         (arguments.resume ? "with --resume " + *arguments.resume + " " : "");
+  const report::ReportSettings& report = arguments.report;
+  const auto given = [](const char* option, const std::string& value) {
+    return std::string(value.empty() ? "no " : "") + option + ";";
+  };
+  return given("--metrics", report.metrics_file) + given("--trace", report.trace_file) +
+         (report.trace_file.empty() ? "" : "--trace-steps " + std::to_string(report.trace_steps) + ";") +
+         "--warmup-steps " + std::to_string(report.warmup_steps) + ";" + (arguments.digests ? "" : "no ") +
+         "--digests;" + (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
+}
+
+// An export replaces an empty folder, so nothing else may be written into it meanwhile.
+void check_export(const config::RunConfig& config, const report::TrainingReport& report) {
+  if (config.export_path.empty()) return;
+  checkpoint::check_export_folder(config.export_path);
+  const auto canonical = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path name = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+    return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
+  };
+  const std::filesystem::path folder = canonical(config.export_path);
+  const auto check = [&](const std::string& name, const std::string& path) {
+    if (path.empty()) return;
+    const std::filesystem::path other = canonical(path);
+    if (std::ranges::mismatch(folder, other).in1 == folder.end())
+      throw UserError(name + " lies in the folder of the export, " + config.export_path +
+                      ", which must be empty until the end; give it another place");
+  };
+  check("checkpoint.path " + config.checkpoint.path, config.checkpoint.path);
+  check("metrics.csv " + config.metrics_csv, config.metrics_csv);
+  for (const report::ReportFile* const file : report.files()) check(file->name(), file->path());
 }
 
 // The config with homes for what it leaves open. [collective] over the run
@@ -101,19 +129,20 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
   if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
   runtime::check_resume(resolved, arguments.resume);
-  if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
+  report::ReportSettings settings = arguments.report;
+  settings.terminal = terminal_under(place);
+  settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
+  report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
+  if (leader) check_export(config, report);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
   const std::string export_dtype = checked_export_dtype(arguments, config, files);
   const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, asked(arguments));
-  report::ReportSettings settings = arguments.report;
   settings.predicted_step_s = settle_offload(resolved, rank, place, make_groups, leader && !arguments.report.quiet);
-  settings.terminal = terminal_under(place);
-  settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
-  report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
 
   runtime::Run run(resolved, std::move(files), rank, make_groups);
   run.stop_when(StopSignals::requested);
+  run.try_writing(config.export_path, export_dtype);
   std::optional<runtime::Resumed> resumed;
   if (arguments.resume) resumed = runtime::resume(run, resolved, *arguments.resume);
   if (resumed)
@@ -178,14 +207,16 @@ void add_train(CommandLine& line) {
   static RunArguments run;
   add_run_options(line, train, run);
   add_model_and_data(train, run.settings);
-  train.add_option("--metrics", run.report.metrics_file, "Write one JSON object per step to this file");
+  train.add_option("--metrics", run.report.metrics_file,
+                   "Write one JSON object per step to this file; with --resume, go on with the file of the run before");
   train
       .add_flag("--digests", run.digests,
                 "Add to --metrics two layout-independent fingerprints of every parameter's gradient: a sum with "
                 "pseudo-random\n"
                 "signs, and the norm")
       ->needs("--metrics");
-  train.add_option("--summary", run.report.summary_file, "Write one JSON object to this file at the end");
+  train.add_option("--summary", run.report.summary_file,
+                   "Write one JSON object to this file at the end, in place of an earlier summary");
   add_setting(train, "--export", "export", run.settings,
               "Write the final weights to this new folder in Hugging Face format");
   train
@@ -221,8 +252,10 @@ void add_train(CommandLine& line) {
       "SIGINT (Ctrl-C) or SIGTERM: the current step finishes, a checkpoint is saved to checkpoint.path if it is set, "
       "and the exit\n"
       "status is 130 or 143. A second signal ends the run at once. To continue, run the same command with --resume; "
-      "--metrics then\n"
-      "appends to its file.");
+      "the lines of\n"
+      "--metrics and metrics.csv up to the checkpoint's step are kept. Without --resume, files of an earlier run are "
+      "not overwritten.\n"
+      "Every file and folder that is written later is tried before the first step.");
   line.on(train, [] { return train_command(run, std::cout); });
 }
 

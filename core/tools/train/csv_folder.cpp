@@ -3,18 +3,58 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 
 #include "text/formatted.hpp"
 
 namespace strata::report {
 
-CsvFolder::CsvFolder(const std::string& folder, bool append) : folder_(folder), append_(append) {
+namespace {
+
+constexpr std::array<std::string_view, 3> groups{"Train_Samples_", "Validation_Samples_", "Plugins_Samples_"};
+constexpr std::string_view header = "step,";
+
+bool is_figure(const std::string& name) {
+  return name.ends_with(".csv") &&
+         std::ranges::any_of(groups, [&](std::string_view group) { return name.starts_with(group); });
+}
+
+// The samples of a line, and fewer than any of the header's.
+std::optional<std::int64_t> samples_of(const std::string& line) {
+  if (line.starts_with(header)) return -1;
+  std::int64_t samples = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), samples);
+  if (error != std::errc() || *end != ',' || samples < 0) return {};
+  return samples;
+}
+
+}  // namespace
+
+CsvFolder::CsvFolder(const std::string& folder, bool resumes) : folder_(folder) {
   if (folder.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error || !std::filesystem::is_directory(folder_))
     throw UserError("metrics.csv: the folder " + folder + " cannot be made" +
                     (error ? " (" + error.message() + ")" : "") + "; give one that you may write to");
+  // As the first step will write it.
+  file_of("Train_Samples_train_loss.csv");
+  for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error))
+    if (const std::string name = entry->path().filename().string(); is_figure(name)) file_of(name);
+  for (const auto& [name, file] : files_) {
+    if (file->size() == 0) continue;
+    if (file->beginning(header.size()) != header) file->refuse_content("a figure of a run");
+    if (!resumes)
+      throw UserError(file->name() + ": holds the figures of an earlier run; give another folder, or go on with that " +
+                      "run: --resume");
+  }
+}
+
+void CsvFolder::begin(std::int64_t samples) {
+  for (const auto& [name, file] : files_) file->keep_lines(samples_of, samples);
 }
 
 void CsvFolder::write(const StepRecord& record, std::int64_t samples) {
@@ -31,20 +71,20 @@ void CsvFolder::write(const StepRecord& record, std::int64_t samples) {
   for (const auto& [name, metric] : record.metrics) put("Plugins/Samples/" + name, samples, metric.value);
 }
 
+ReportFile& CsvFolder::file_of(const std::string& name) {
+  std::unique_ptr<ReportFile>& file = files_[name];
+  if (!file) file = std::make_unique<ReportFile>("metrics.csv", (folder_ / name).string());
+  return *file;
+}
+
 void CsvFolder::put(const std::string& figure, std::int64_t samples, double value) {
   std::string name = figure;
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
-  const std::filesystem::path path = folder_ / (name + ".csv");
-  std::ofstream& file = files_[name];
-  if (!file.is_open()) {
-    std::error_code absent;
-    const bool begins = !append_ || std::filesystem::file_size(path, absent) == 0 || absent;
-    file.open(path, begins ? std::ios::trunc : std::ios::app);
-    if (begins) file << "step," << figure.substr(figure.find('/', figure.find('/') + 1) + 1) << "\n";
-  }
-  file << formatted("%lld,%.17g\n", static_cast<long long>(samples), value) << std::flush;
-  if (!file) throw EnvironmentError(path.string() + ": writing failed; is the disk full, or the file another user's?");
+  ReportFile& file = file_of(name + ".csv");
+  if (file.size() == 0)
+    file.write(std::string(header) + figure.substr(figure.find('/', figure.find('/') + 1) + 1) + "\n");
+  file.write(formatted("%lld,%.17g\n", static_cast<long long>(samples), value));
 }
 
 }  // namespace strata::report

@@ -84,7 +84,7 @@ nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& r
                        const std::vector<ParameterDigest>& gradients) {
   const runtime::StepTimes& times = record.outcome.times;
   nlohmann::json json = {
-      {"step", record.step},
+      {"step", record.step + 1},
       {"loss", number(record.outcome.loss)},
       {"grad_norm", number(record.outcome.gradient_norm)},
       {"clip", record.outcome.clip_factor},
@@ -122,7 +122,7 @@ nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& r
 nlohmann::json to_json(const RunSummary& summary) {
   nlohmann::json json = {
       {"event", "summary"},
-      {"first_step", summary.first_step},
+      {"first_step", summary.first_step + 1},
       {"steps", summary.steps},
       {"stopped_by", summary.stopped_by},
       {"checkpoint", summary.saved_in},
@@ -143,7 +143,7 @@ nlohmann::json to_json(const RunSummary& summary) {
        {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
     if (!*validation) continue;
     json["validation"][name] = to_json((*validation)->result);
-    json["validation"][name]["step"] = (*validation)->step;
+    json["validation"][name]["step"] = (*validation)->step + 1;
   }
   for (const RankUsage& usage : summary.ranks) {
     constexpr double mebibyte = 1024.0 * 1024.0;

@@ -14,12 +14,12 @@
 namespace strata::report {
 
 struct StepValidation {
-  std::int64_t step = 0;  // after this one
+  std::int64_t step = 0;  // after this one, from 0
   ValidationResult result;
 };
 
 struct RunSummary {
-  std::int64_t first_step = 0;  // where a resumed run went on; 0 for a fresh one
+  std::int64_t first_step = 0;  // of this run, from 0: the steps made before
   std::int64_t steps_done = 0;  // of the whole training, earlier runs' included
   std::int64_t steps = 0;       // of this run, and so of all lists below
   std::int64_t skipped = 0;
@@ -47,7 +47,7 @@ std::string memory_name(Category category, Tier tier);
 // {"device": {"parameter": bytes, ...}, ...}: cells that are zero are left out.
 nlohmann::json to_json(const Ledger::Table& table);
 nlohmann::json to_json(const ValidationResult& validation);
-// `ranks` and `gradients`: where they were asked for.
+// `ranks` and `gradients`: where they were asked for. What users read counts steps from 1.
 nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& ranks = {},
                        const std::vector<ParameterDigest>& gradients = {});
 nlohmann::json to_json(const RunSummary& summary);

@@ -1,13 +1,12 @@
 #include "tools/train/step_trace.hpp"
 
-#include <strata/error.hpp>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 
@@ -19,6 +18,8 @@ namespace strata::report {
 namespace {
 
 using runtime::Op;
+
+constexpr std::string_view file_begin = R"({"displayTimeUnit":"ms","strata":)";
 
 // The trace's colours follow the category.
 const char* category_of(Op op) {
@@ -78,11 +79,9 @@ nlohmann::ordered_json description(const runtime::Run& run) {
 
 }  // namespace
 
-StepTrace::StepTrace(const std::string& file, int rank) : path_(file), traces_(!file.empty()) {
-  if (!traces_ || rank != 0) return;
-  file_.open(path_, std::ios::trunc);
-  if (!file_)
-    throw UserError(path_ + ": cannot be written; give a path in a folder that exists and that you may write to");
+StepTrace::StepTrace(const std::string& file, int rank)
+    : file_("--trace", rank == 0 ? file : ""), traces_(!file.empty()) {
+  if (file_.size() > 0 && file_.beginning(file_begin.size()) != file_begin) file_.refuse_content("a trace of a run");
 }
 
 void StepTrace::begin(runtime::Run& run, std::int64_t skipped, std::int64_t steps) {
@@ -178,11 +177,16 @@ void StepTrace::write(runtime::Run& run) {
   nlohmann::ordered_json about = description(run);
   about["stage_of_rank"] = nlohmann::ordered_json::array();
   for (const RankEvents& rank : ranks) about["stage_of_rank"].push_back(rank.stage);
-  file_ << "{\"displayTimeUnit\":\"ms\",\"strata\":" << about.dump() << ",\"traceEvents\":[";
+  file_.clear();
+  std::string text = std::string(file_begin) + about.dump() + ",\"traceEvents\":[";
   const char* separator = "\n";
   const auto put = [&](const nlohmann::ordered_json& event) {
-    file_ << separator << event.dump();
+    constexpr std::size_t part = std::size_t{1} << 20;
+    text += separator + event.dump();
     separator = ",\n";
+    if (text.size() < part) return;
+    file_.write(text);
+    text.clear();
   };
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::string name = "rank " + std::to_string(rank) + ", stage " + std::to_string(ranks[rank].stage);
@@ -206,9 +210,7 @@ void StepTrace::write(runtime::Run& run) {
       put(event);
     }
   }
-  file_ << "\n]}\n" << std::flush;
-  file_.close();
-  if (!file_) throw EnvironmentError(path_ + ": writing failed; is the disk full?");
+  file_.write(text + "\n]}\n");
 }
 
 }  // namespace strata::report

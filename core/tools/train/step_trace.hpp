@@ -1,11 +1,11 @@
 // What every rank did in some steps, instruction by instruction: `strata train --trace`.
 #pragma once
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "run/run.hpp"
+#include "tools/train/report_file.hpp"
 
 namespace strata::report {
 
@@ -14,11 +14,13 @@ namespace strata::report {
 // moved so that the first step's gradient norm, for which all ranks meet, ends at the same time on all.
 class StepTrace {
  public:
-  // Rank 0 opens the file; an empty name: nothing is traced. Throws UserError when it cannot be opened.
+  // Rank 0 opens the file; an empty name: nothing is traced. Throws UserError when it cannot be opened, or holds
+  // something else than an earlier trace.
   StepTrace(const std::string& file, int rank);
 
   // Traces `steps` steps after `skipped` ones from now, or from now on where the run makes no more than `skipped`.
   void begin(runtime::Run& run, std::int64_t skipped, std::int64_t steps);
+  const ReportFile& file() const { return file_; }
   void before_step(runtime::Run& run);
   // After the last of the steps writes the file. Throws EnvironmentError when writing fails. [collective]
   void after_step(runtime::Run& run);
@@ -40,8 +42,7 @@ class StepTrace {
   std::vector<RankEvents> of_ranks(runtime::Run& run) const;
   void write(runtime::Run& run);
 
-  std::string path_;
-  std::ofstream file_;  // rank 0's
+  ReportFile file_;  // rank 0's
   bool traces_;
   std::int64_t first_ = 0;
   std::int64_t end_ = 0;

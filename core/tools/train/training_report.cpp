@@ -8,30 +8,64 @@
 
 namespace strata::report {
 
-JsonLines::JsonLines(const std::string& path, bool append) : path_(path) {
-  if (path_.empty()) return;
-  file_.open(path_, append ? std::ios::app : std::ios::trunc);
-  if (!file_)
-    throw UserError(path_ + ": cannot be written; give a path in a folder that exists and that you may write to");
+namespace {
+
+// The step of a line of metrics; nothing for another line.
+std::optional<std::int64_t> step_of(const std::string& line) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("loss")) return {};
+  const auto step = json.find("step");
+  return step != json.end() && step->is_number_integer() ? std::optional(step->get<std::int64_t>()) : std::nullopt;
 }
 
-void JsonLines::write(const nlohmann::json& json) {
-  if (path_.empty()) return;
-  file_ << json.dump() << "\n" << std::flush;
-  if (!file_) throw EnvironmentError(path_ + ": writing failed; is the disk full?");
+void check_metrics(const ReportFile& file, bool resumes) {
+  if (file.size() == 0) return;
+  constexpr std::size_t longest_line = std::size_t{16} << 20;
+  const std::string text = file.beginning(longest_line);
+  const std::string::size_type end = text.find('\n');
+  const std::optional<std::int64_t> first = step_of(text.substr(0, end));
+  const bool cut = end == std::string::npos && text.starts_with(R"({"applied":)");  // by the end of an earlier run
+  if (!first && !cut) file.refuse_content("a run's metrics");
+  if (first == 0)
+    throw UserError(file.name() + ": counts steps from 0, as an earlier version of Strata did; give another path");
+  if (!resumes)
+    throw UserError(file.name() +
+                    ": holds the metrics of an earlier run; give another path, or go on with that run: --resume");
 }
 
-TrainingReport::TrainingReport(const ReportSettings& settings, const config::RunConfig& config, int rank, bool append,
+void check_summary(const ReportFile& file) {
+  constexpr std::size_t largest = std::size_t{256} << 20;
+  if (file.size() == 0) return;
+  const nlohmann::json json = nlohmann::json::parse(file.beginning(largest), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("event", nlohmann::json()) != "summary")
+    file.refuse_content("the summary of a run");
+}
+
+}  // namespace
+
+TrainingReport::TrainingReport(const ReportSettings& settings, const config::RunConfig& config, int rank, bool resumes,
                                std::ostream& out)
     : settings_(settings),
       config_(config),
       writes_(rank == 0),
       shows_(writes_ && !settings.quiet),
       out_(out),
-      metrics_(writes_ ? settings.metrics_file : "", append),
-      csv_(writes_ ? config.metrics_csv : "", append),
-      summary_file_(writes_ ? settings.summary_file : "", /*append=*/false),
-      trace_(settings.trace_file, rank) {}
+      metrics_("--metrics", writes_ ? settings.metrics_file : ""),
+      csv_(writes_ ? config.metrics_csv : "", resumes),
+      summary_file_("--summary", writes_ ? settings.summary_file : ""),
+      trace_(settings.trace_file, rank) {
+  check_files(resumes);
+}
+
+void TrainingReport::check_files(bool resumes) const {
+  check_metrics(metrics_, resumes);
+  check_summary(summary_file_);
+  const std::vector<const ReportFile*> all = files();
+  for (auto one = all.begin(); one != all.end(); ++one)
+    for (auto other = one + 1; other != all.end(); ++other)
+      if ((*one)->is_same_as(**other))
+        throw UserError((*one)->name() + " and " + (*other)->name() + " are one file; give each a path of its own");
+}
 
 void TrainingReport::resumed(const runtime::Resumed& resumed) {
   summary_.first_step = resumed.step;
@@ -39,6 +73,8 @@ void TrainingReport::resumed(const runtime::Resumed& resumed) {
 }
 
 void TrainingReport::begin(runtime::Run& run, bool digests) {
+  metrics_.keep_lines(step_of, run.steps_done());
+  csv_.begin(run.steps_done() * config_.train.global_batch);
   trace_.begin(run, settings_.warmup_steps, settings_.trace_steps);
   meter_.emplace(run);
   if (!digests) return;
@@ -73,7 +109,7 @@ void TrainingReport::after_step(runtime::Run& run, StepRecord record) {
   if (!settings_.metrics_file.empty()) ranks = meter_->of_ranks();
   record.metrics = run.metrics();
   if (shows_) progress_->show(record);
-  metrics_.write(to_json(record, ranks, gradients));
+  if (metrics_.is_open()) metrics_.write(to_json(record, ranks, gradients).dump() + "\n");
   csv_.write(record, run.steps_done() * config_.train.global_batch);
   if (settings_.after_step) settings_.after_step(record);
 }
@@ -114,7 +150,9 @@ const RunSummary& TrainingReport::finish(runtime::Run& run, const std::string& s
 }
 
 void TrainingReport::write_summary() {
-  summary_file_.write(to_json(summary_));
+  if (!summary_file_.is_open()) return;
+  summary_file_.clear();
+  summary_file_.write(to_json(summary_).dump() + "\n");
 }
 
 }  // namespace strata::report

@@ -1,27 +1,28 @@
 // What `strata train` writes beside a training: progress, metrics, CSV files, the summary.
 #pragma once
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <iosfwd>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "run/training.hpp"
 #include "tools/train/csv_folder.hpp"
 #include "tools/train/gradient_digest.hpp"
 #include "tools/train/progress.hpp"
 #include "tools/train/rank_usage.hpp"
+#include "tools/train/report_file.hpp"
 #include "tools/train/run_summary.hpp"
 #include "tools/train/step_trace.hpp"
 
 namespace strata::report {
 
 struct ReportSettings {
-  // One JSON object a step; empty: none. A resumed run appends: a step made again has two lines, and the later counts.
+  // One JSON object a step; empty: none. A resumed run goes on with the file of the run before it: lines of the steps
+  // that it makes again are dropped. Another run is not written into a file that holds metrics.
   std::string metrics_file;
-  std::string summary_file;  // one JSON object at the end; empty: none
+  std::string summary_file;  // one JSON object at the end, in place of an earlier summary; empty: none
   // What every rank does in `trace_steps` steps after the warm-up, see step_trace.hpp; empty: nothing is traced.
   std::string trace_file;
   std::int64_t trace_steps = 10;
@@ -33,28 +34,18 @@ struct ReportSettings {
   std::function<void(const StepRecord&)> after_step;  // called on every rank; may be empty
 };
 
-// A file of JSON lines. Throws UserError when it cannot be opened, EnvironmentError when writing fails.
-class JsonLines {
- public:
-  // An empty path: nothing is written.
-  JsonLines(const std::string& path, bool append);
-  void write(const nlohmann::json& json);
-
- private:
-  std::string path_;
-  std::ofstream file_;
-};
-
 // Rank 0 writes the files and `out`.
 class TrainingReport final : public runtime::TrainingObserver {
  public:
-  // Opens the files. All but `append` must outlive it. `append`: the run goes on from another.
-  TrainingReport(const ReportSettings& settings, const config::RunConfig& config, int rank, bool append,
+  // Opens the files and leaves their content. All but `resumes` must outlive it. `resumes`: the run goes on from
+  // another. Throws UserError when a file cannot be written, or holds what must not be overwritten.
+  TrainingReport(const ReportSettings& settings, const config::RunConfig& config, int rank, bool resumes,
                  std::ostream& out);
 
   // Before the first step, of a run that goes on from a checkpoint.
   void resumed(const runtime::Resumed& resumed);
-  // Right before the first step: from here memory and processor time are measured. `digests`: those of every step's
+  // Right before the first step, when nothing can be refused any more: earlier lines of the steps to come are dropped.
+  // From here memory and processor time are measured. `digests`: those of every step's
   // gradient are among its metrics; making them takes two passes over it, in which the host waits.
   void begin(runtime::Run& run, bool digests);
   void before_step(runtime::Run& run) override;
@@ -64,7 +55,11 @@ class TrainingReport final : public runtime::TrainingObserver {
   const RunSummary& finish(runtime::Run& run, const std::string& saved_in);
   void write_summary();
 
+  // The files that are written, with what names them.
+  std::vector<const ReportFile*> files() const { return {&metrics_, &summary_file_, &trace_.file()}; }
+
  private:
+  void check_files(bool resumes) const;
   void add(const StepRecord& record);
 
   const ReportSettings& settings_;
@@ -72,9 +67,9 @@ class TrainingReport final : public runtime::TrainingObserver {
   bool writes_;
   bool shows_;
   std::ostream& out_;
-  JsonLines metrics_;
+  ReportFile metrics_;
   CsvFolder csv_;
-  JsonLines summary_file_;
+  ReportFile summary_file_;
   StepTrace trace_;
   std::optional<Progress> progress_;  // made when the first step's number is known
   std::optional<UsageMeter> meter_;   // since begin()

@@ -70,7 +70,7 @@ TrainingCheckpoint write_checkpoint(const fs::path& folder) {
   saved.updates = 6;
   saved.optimizer_updates = 24;
   saved.samples = 56;
-  saved.data_samples = 100;
+  saved.data = {100, 0x0123456789abcdef};
   saved.layout = {3, 1, 3, 1};
   saved.config = {{"train.seed", "3"}, {"data.path", "a \"quoted\" path"}};
   saved.parameters = {{"a.weight", {3, 4}}, {"b|bias", {3}}};

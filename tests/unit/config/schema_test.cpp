@@ -122,14 +122,16 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
 }
 
 TEST_CASE("What a setting affects is known by its path") {
-  std::vector<std::string> kept, differ;
+  std::vector<std::string> kept, differ, compared;
   for (const Key& key : keys()) {
     if (effect_of(key.option.name).affects == Affects::Samples) kept.push_back(key.option.name);
-    if (effect_of(key.option.name).per_host) differ.push_back(key.option.name);
+    if (effect_of(key.option.name).per_host()) differ.push_back(key.option.name);
+    if (effect_of(key.option.name).compared == Compared::Content) compared.push_back(key.option.name);
   }
   CHECK(kept == std::vector<std::string>{"model.plugin", "model.seq_len", "data.plugin", "data.order", "data.documents",
                                          "data.document_end", "train.global_batch", "train.seed"});
   CHECK(differ == std::vector<std::string>{"model.init", "data.path", "validation.path", "export", "metrics.csv"});
+  CHECK(compared == std::vector<std::string>{"model.init", "data.path", "validation.path"});
   CHECK(effect_of("partitioner.zero3.prefetch_layers").affects == Affects::Numbers);
   CHECK(effect_of("model.gpt_neox.layers").affects == Affects::Numbers);
   CHECK(effect_of("data.nanogpt.token_type").affects == Affects::Samples);

@@ -243,24 +243,3 @@ TEST_CASE("the search path is config, environment, installation, each folder onc
   const EnvironmentVariable relative("STRATA_PLUGIN_PATH", ".");
   CHECK_THAT(error_of<UserError>([] { search_folders({}); }), Contains("STRATA_PLUGIN_PATH names the relative folder"));
 }
-
-TEST_CASE("the digest is of contents and order, not of places") {
-  const TemporaryFolder one;
-  const TemporaryFolder two;
-  copy(little, one / "a.so");
-  copy(little, two / "b.so");
-  PluginRegistry first(Folders{{one.path(), "a test"}, {LITTLE_FOLDER, "a test"}});
-  PluginRegistry second(Folders{{two.path(), "a test"}});
-  const FoundPlugin* const here = &first.find(PluginKind::Scheduler, "little");
-  const FoundPlugin* const other = &first.find(PluginKind::Scheduler, "little_gc");
-  const FoundPlugin* const there = &second.find(PluginKind::Scheduler, "little");
-  CHECK(digest({here}) == digest({there}));
-  CHECK(digest({here}) != digest({other}));
-  CHECK(digest({here, other}) == digest({there, other}));
-  CHECK(digest({here, other}) != digest({other, here}));
-  CHECK(digest({}) != digest({here}));
-  std::ofstream(two / "b.so", std::ios::app) << "one byte more";
-  CHECK(digest({here}) != digest({there}));
-  fs::remove(two / "b.so");
-  CHECK_THROWS_AS(digest({there}), EnvironmentError);
-}

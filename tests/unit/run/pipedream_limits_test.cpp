@@ -75,7 +75,7 @@ TEST_CASE("pipedream ends a run whose targets are ignored, or whose gradient is 
         stack());
   };
   CHECK_THAT(error_of<UserError>([&] { trained_once({}, 1); }),
-             Contains("step 0: 5 of 240 targets are ignored, and scheduler/pipedream updates within the step"));
+             Contains("step 1: 5 of 240 targets are ignored, and scheduler/pipedream updates within the step"));
   CHECK_THAT(error_of<EnvironmentError>([&] {
                trained_once({"learning_rate.base=1e30", "learning_rate.warmup=0"}, 0);
              }),

@@ -25,7 +25,7 @@ struct Loop {
 struct LoopObserver final : runtime::TrainingObserver {
   void after_step(runtime::Run&, report::StepRecord record) override {
     loop.losses.push_back(record.outcome.loss);
-    if (record.validation) loop.validations.emplace_back(record.step, record.validation->loss);
+    if (record.validation) loop.validations.emplace_back(record.step + 1, record.validation->loss);
   }
   Loop loop;
 };

@@ -52,7 +52,7 @@ class STRATA_EXPORT Loss {
 
 // The result of a step; equal on all ranks.
 struct StepResult {
-  std::int64_t step = 0;       // from 0
+  std::int64_t step = 0;       // from 1
   double loss = 0.0;           // mean over the valid tokens of the global batch
   double gradient_norm = 0.0;  // before clipping; the root mean square, where stages make several updates a step
   double learning_rate = 0.0;

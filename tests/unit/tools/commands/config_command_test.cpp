@@ -55,7 +55,9 @@ TEST_CASE("strata config explain says all that there is to a key") {
   const std::string both = explained("optimizer.weight_decay");
   CHECK(both.starts_with("optimizer.adamw.weight_decay\n"));
   CHECK(both.find("\n\noptimizer.sgd.weight_decay\n") != std::string::npos);
-  CHECK(explained("data.path").find("  ranks     may differ from host to host\n") != std::string::npos);
+  CHECK(explained("data.path")
+            .find("  ranks     the path may differ from host to host; what it names is the same on all\n") !=
+        std::string::npos);
   CHECK(explained("train.seed").find("  resume    a resumed run must keep it\n") != std::string::npos);
   CHECK(explained("train.steps").find("  default   none: it must be given\n") != std::string::npos);
   CHECK(explained("train.micro_batch").find("  default   auto: global_batch / (") != std::string::npos);
