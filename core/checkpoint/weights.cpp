@@ -14,6 +14,7 @@
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/finite.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "group/numbers.hpp"
@@ -69,7 +70,25 @@ void SavedWeights::verify(Session& session) const {
   work_in_rounds(world, session.store().device(), [&] { return verification.advance(round_bytes); }).check();
 }
 
+void SavedWeights::check_finite(Session& session) const {
+  work_in_rounds(*session.stage().world, session.store().device(), [&] {
+    if (not_finite_->empty()) return false;
+    const std::string folder = folder_ ? folder_->path() : checkpoint_->folder.string();
+    throw UserError(folder + ": " + *not_finite_ +
+                    " holds NaN or infinity; the weights are damaged, or of a training that diverged: take an earlier "
+                    "checkpoint, or the weights anew from where they came");
+  }).check();
+}
+
 ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
+  return [unchecked = unchecked_source(model, layers), found = not_finite_](
+             const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
+    unchecked(parameter, begin, end, destination);
+    if (found->empty() && !checkpoint::is_finite(destination)) *found = parameter.name;
+  };
+}
+
+ValueSource SavedWeights::unchecked_source(const Model& model, const std::vector<LayerInfo>& layers) const {
   if (folder_)
     return [reader = std::make_shared<const checkpoint::RangeReader>(folder_, name_map(model, layers))](
                const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
@@ -179,6 +198,12 @@ checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const 
   return {folder, model.hugging_face_config(at::kFloat), std::move(specs), shard_bytes, names.transposed};
 }
 
+void check_exported(const std::string& parameter, const at::Tensor& values) {
+  if (!checkpoint::is_finite(values))
+    throw UserError("the weights cannot be exported: " + parameter +
+                    " holds NaN or infinity; the training has diverged: export an earlier checkpoint");
+}
+
 void export_weights(Session& session, const Model& model, const std::string& folder) {
   const c10::NoGradGuard no_grad;
   const StageState& stage = session.stage();
@@ -212,6 +237,7 @@ void export_weights(Session& session, const Model& model, const std::string& fol
                     const ParameterCut& cut = cuts.at(parameter);
                     if (failure != nullptr) return;
                     try {
+                      check_exported(map.entries[parameter].canonical, values);
                       cut.for_each_run(cut.part_of(static_cast<int>(part.tensor_rank)), begin, begin + values.numel(),
                                        [&](const ParameterCut::Run& run) {
                                          exporter->write_range(map.entries[parameter].external.front(), run.whole,

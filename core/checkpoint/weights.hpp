@@ -29,8 +29,14 @@ class SavedWeights {
   void verify(Session& session) const;
   // Throws UserError when they are another model's.
   ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
+  // After source() has given this rank's values. Throws UserError that names a parameter with NaN or infinity, of any
+  // rank. [collective]
+  void check_finite(Session& session) const;
 
  private:
+  ValueSource unchecked_source(const Model& model, const std::vector<LayerInfo>& layers) const;
+
+  std::shared_ptr<std::string> not_finite_ = std::make_shared<std::string>();  // the first such parameter
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
@@ -39,8 +45,12 @@ class SavedWeights {
 checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const Model& model,
                                                const checkpoint::NameMap& names);
 
+// Throws UserError when some of a parameter's values, which are about to be exported, are NaN or infinite.
+void check_exported(const std::string& parameter, const at::Tensor& values);
+
 // Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Rank after rank sends what it owns
-// to rank 0, which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+// to rank 0, which writes ranges as they come: no rank holds the model. Throws UserError that names a parameter with
+// NaN or infinity, and leaves nothing then. [collective] over the run; blocks the host.
 void export_weights(Session& session, const Model& model, const std::string& folder);
 
 }  // namespace strata::runtime

@@ -96,6 +96,9 @@ class Run {
   std::optional<report::ValidationResult> validate(const Validation::Progress& progress = {});
   // Its folder, in checkpoint.path, which the config gives. [collective]
   std::string save_checkpoint();
+  // For the checkpoint after the last step: computes a loss of one micro-batch with its weights and, where that is not
+  // finite, marks the checkpoint. [collective]
+  void prove_checkpoint();
   // Writes the weights to a new folder. [collective]
   void export_weights(const std::string& folder);
 
@@ -114,6 +117,7 @@ class Run {
   std::int64_t steps_done() const { return steps_done_; }
 
  private:
+  report::StepRecord record_of(const StepInput& input, const StepOutcome& outcome, double step_s);
   bool judge(report::StepRecord& record);
   void check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const;
   // Whether what is made every `every` steps is made after so many.
@@ -137,6 +141,7 @@ class Run {
   std::int64_t steps_done_ = 0;
   std::int64_t updates_ = 0;            // steps that were not skipped
   std::int64_t optimizer_updates_ = 0;  // of them all; several a step where stages update within it
+  std::string not_finite_;              // the last step's loss, where it was not: "the loss of step 7"
   std::optional<StepInput> next_;       // of the next step, read when the step before looked ahead
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
