@@ -1,8 +1,8 @@
 #include "checkpoint/checkpoint_folder.hpp"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "data/file.hpp"
 
@@ -24,6 +25,9 @@ constexpr std::string_view temporary_suffix = ".tmp";
 constexpr std::string_view old_suffix = ".old.tmp";        // a checkpoint on its way out
 constexpr std::string_view former_suffix = ".former.tmp";  // a whole one, whose name another is about to take
 constexpr const char* latest_name = "latest";
+
+// After this long without a change, a temporary of a host that cannot be asked counts as left.
+constexpr double left_after_s = 6.0 * 3600.0;
 
 std::string text_of(int error) {
   return std::generic_category().message(error);
@@ -40,15 +44,32 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
-// The N of "step-N" and `suffix`.
-std::optional<std::int64_t> step_of(const std::string& name, std::string_view suffix) {
-  return name.ends_with(suffix) ? step_of(name.substr(0, name.size() - suffix.size())) : std::nullopt;
-}
+// Of a checkpoint under way or on its way out, or of `latest`.
+struct TemporaryName {
+  std::optional<std::int64_t> step;
+  std::optional<Owner> owner;  // nothing in names of former versions
+  bool former = false;
+};
 
-// Of a checkpoint under way or on its way out, or of the link.
-bool is_temporary(const std::string& name) {
-  return name == std::string(latest_name) + std::string(temporary_suffix) || step_of(name, temporary_suffix) ||
-         step_of(name, old_suffix) || step_of(name, former_suffix);
+std::optional<TemporaryName> parse_temporary(std::string name) {
+  TemporaryName found;
+  const auto take = [&](std::string_view suffix) {
+    if (!name.ends_with(suffix)) return false;
+    name.resize(name.size() - suffix.size());
+    return true;
+  };
+  if (name.starts_with(std::string(latest_name) + data::temporary_mark))
+    return found;  // of the file in place of a link
+  found.former = take(former_suffix);
+  if (!found.former && !take(old_suffix) && !take(temporary_suffix)) return std::nullopt;
+  const std::size_t dot = name.find('.');
+  if (dot != std::string::npos) {
+    found.owner = parse_owner(name.substr(dot + 1));
+    if (!found.owner) return std::nullopt;
+    name.resize(dot);
+  }
+  found.step = step_of(name);
+  return found.step || name == latest_name ? std::optional(found) : std::nullopt;
 }
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {
@@ -56,18 +77,32 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
     throw EnvironmentError(from.string() + ": cannot be renamed to " + to.filename().string() + ": " + text_of(errno));
 }
 
-}  // namespace
-
-CheckpointFolder::~CheckpointFolder() {
-  if (lock_ >= 0) ::close(lock_);
+// The first line of a small file; empty where it cannot be read.
+std::string line_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  try {
+    const data::InputFile file(path.string());
+    std::string text(std::min<std::uint64_t>(file.size(), 64), '\0');
+    file.read_at(0, text.data(), text.size());
+    return text.substr(0, text.find('\n'));
+  } catch (const Error&) {
+    return "";
+  }
 }
+
+}  // namespace
 
 fs::path CheckpointFolder::of_step(std::int64_t step) const {
   return path_ / (std::string(step_prefix) + std::to_string(step));
 }
 
+fs::path CheckpointFolder::with_owner(const std::string& name, std::string_view suffix) const {
+  return path_ / (name + "." + format_owner(owner_) + std::string(suffix));
+}
+
 fs::path CheckpointFolder::temporary_of_step(std::int64_t step) const {
-  return of_step(step).string() + std::string(temporary_suffix);
+  return with_owner(of_step(step).filename().string(), temporary_suffix);
 }
 
 std::vector<std::int64_t> CheckpointFolder::steps() const {
@@ -82,47 +117,88 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   return steps;
 }
 
+std::optional<std::int64_t> CheckpointFolder::named_latest() const {
+  const fs::path path = path_ / latest_name;
+  std::error_code error;
+  const fs::path target = fs::read_symlink(path, error);
+  return step_of(error ? line_of(path) : target.filename().string());
+}
+
+bool CheckpointFolder::counts_as_finite(std::int64_t step) const {
+  try {
+    return TrainingCheckpoint::read(of_step(step)).is_finite();
+  } catch (const UserError&) {
+    return true;
+  }
+}
+
 std::optional<std::int64_t> CheckpointFolder::latest() const {
   const std::vector<std::int64_t> known = steps();
   if (known.empty()) return std::nullopt;
-  std::error_code error;
-  const auto named = step_of(fs::read_symlink(path_ / latest_name, error).filename().string());
-  return !error && named && std::binary_search(known.begin(), known.end(), *named) ? *named : known.back();
+  const std::optional<std::int64_t> named = named_latest();
+  const std::int64_t first = named && std::ranges::binary_search(known, *named) ? *named : known.back();
+  return counts_as_finite(first) ? first : finite_below(first).value_or(first);
+}
+
+std::optional<std::int64_t> CheckpointFolder::finite_below(std::int64_t step) const {
+  std::vector<std::int64_t> lower = steps();
+  std::erase_if(lower, [&](std::int64_t other) { return other >= step; });
+  const auto found =
+      std::find_if(lower.rbegin(), lower.rend(), [&](std::int64_t one) { return counts_as_finite(one); });
+  return found == lower.rend() ? std::nullopt : std::optional(*found);
 }
 
 void CheckpointFolder::lock() {
   const Place place{path_.string()};
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) throw UserError(place, "checkpoint.path names a folder that cannot be made: " + error.message());
-  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0) throw UserError(place, "checkpoint.path names a folder that cannot be opened: " + text_of(errno));
+  if (const std::error_code error = data::make_folders(path_.string()))
+    throw UserError(place, "checkpoint.path names a folder that cannot be made: " + error.message());
+  if (::access(path_.c_str(), R_OK | X_OK) != 0)
+    throw UserError(place, "checkpoint.path names a folder that cannot be opened: " + text_of(errno));
   if (::access(path_.c_str(), W_OK) != 0)
     throw UserError(place, "checkpoint.path names a folder that cannot be written to: " + text_of(errno));
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw UserError(place, "another run is saving its checkpoints here; give each run a checkpoint.path of its own");
+  lock_ = std::make_unique<FolderLock>(path_);
+  if (lock_->taken() == FolderLock::Taken::ByAnother) {
+    const std::string holder = lock_->text();
+    lock_.reset();
+    throw UserError(place, "another run is saving its checkpoints here (" + holder +
+                               "); give each run a checkpoint.path of its own, or wait until that one has ended");
+  }
+  if (lock_->taken() == FolderLock::Taken::NotSupported)
+    spdlog::warn(
+        "{}: the file system has no locks ({}), so a second run that saves here would not be noticed; give each run a "
+        "checkpoint.path of its own",
+        path_.string(), lock_->text());
+  owner_ = new_owner();
   remove_temporaries();
 }
 
 void CheckpointFolder::clean_up() noexcept {
   try {
-    const int handle = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (handle < 0) return;
-    if (::flock(handle, LOCK_EX | LOCK_NB) == 0) remove_temporaries();
-    ::close(handle);
+    std::error_code error;
+    if (!fs::is_directory(path_, error)) return;
+    lock_ = std::make_unique<FolderLock>(path_);
+    if (lock_->taken() == FolderLock::Taken::Yes) remove_temporaries();
   } catch (...) {  // whoever saves or resumes next tries again
   }
+  lock_.reset();
 }
 
 void CheckpointFolder::remove_temporaries() const {
-  std::vector<fs::path> found;
+  const bool alone = lock_->taken() == FolderLock::Taken::Yes;
+  std::vector<std::pair<fs::path, TemporaryName>> found;
   std::error_code error;
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
-    if (is_temporary(entry->path().filename().string())) found.push_back(entry->path());
-  for (const fs::path& path : found) {
-    const auto step = step_of(path.filename().string(), former_suffix);
-    if (step && !fs::exists(of_step(*step), error))
-      fs::rename(path, of_step(*step), error);  // the run was killed before the other one had the name
+    if (const auto name = parse_temporary(entry->path().filename().string())) found.emplace_back(entry->path(), *name);
+  for (const auto& [path, name] : found) {
+    // A run of this host would hold the lock. One of another host may have lost it, with its network, and go on.
+    const bool gone = !name.owner || is_gone(*name.owner) || (alone && is_of_this_host(*name.owner));
+    if (!gone && lock_->age_s(path) < left_after_s) {
+      spdlog::warn("{}: a run on another host was saving this less than {} hours ago; remove it if that run has ended",
+                   path.string(), static_cast<int>(left_after_s / 3600.0));
+      continue;
+    }
+    if (name.former && !fs::exists(of_step(*name.step), error))
+      fs::rename(path, of_step(*name.step), error);  // the run was killed before the other one had the name
     else
       fs::remove_all(path, error);
   }
@@ -137,7 +213,7 @@ fs::path CheckpointFolder::begin(std::int64_t step) {
   return temporary;
 }
 
-void CheckpointFolder::finish(std::int64_t step, std::int64_t keep) {
+void CheckpointFolder::finish(std::int64_t step) {
   const fs::path temporary = temporary_of_step(step);
   const fs::path final = of_step(step);
   data::flush_folder(temporary.string());
@@ -146,9 +222,10 @@ void CheckpointFolder::finish(std::int64_t step, std::int64_t keep) {
     // Of a run that went on from an earlier step. In one move where the file system can, so that one of the two is
     // always there.
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
+      data::flush_folder(path_.string());
       fs::remove_all(temporary, error);
     } else {
-      const fs::path former = final.string() + std::string(former_suffix);
+      const fs::path former = with_owner(final.filename().string(), former_suffix);
       fs::remove_all(former, error);
       rename_or_throw(final, former);
       if (std::rename(temporary.c_str(), final.c_str()) != 0) {
@@ -157,34 +234,77 @@ void CheckpointFolder::finish(std::int64_t step, std::int64_t keep) {
         throw EnvironmentError(temporary.string() + ": cannot be renamed to " + final.filename().string() + ": " +
                                text_of(problem));
       }
+      data::flush_folder(path_.string());
       fs::remove_all(former, error);
     }
   } else {
     rename_or_throw(temporary, final);
   }
   data::flush_folder(path_.string());
-  point_latest_to(step);
-  if (keep == 0) return;
-  std::vector<std::int64_t> lower = steps();
-  std::erase_if(lower, [&](std::int64_t other) { return other >= step; });
-  const std::int64_t excess = static_cast<std::int64_t>(lower.size()) - (keep - 1);
-  for (std::int64_t i = 0; i < excess; ++i) remove(lower[static_cast<std::size_t>(i)]);
 }
 
-void CheckpointFolder::point_latest_to(std::int64_t step) const {
+void CheckpointFolder::retain(std::int64_t step, std::int64_t keep, std::int64_t least) {
+  if (keep == 0) return;
+  std::int64_t left = std::max(keep - 1, least);
+  std::vector<std::int64_t> lower = steps();
+  std::erase_if(lower, [&](std::int64_t other) { return other >= step; });
+  std::ranges::reverse(lower);
+  for (const std::int64_t other : lower) {
+    try {
+      const bool finite = TrainingCheckpoint::read(of_step(other)).is_finite();
+      if (finite && left > 0) {
+        --left;
+        continue;
+      }
+    } catch (const DamagedCheckpoint&) {  // counts for nothing, and goes with those of its age
+      if (left > 0) continue;
+    }
+    remove(other);
+  }
+}
+
+void CheckpointFolder::mark_not_finite(std::int64_t step, const std::string& what) {
+  TrainingCheckpoint saved = TrainingCheckpoint::read(of_step(step));
+  saved.not_finite = what;
+  const std::string text = saved.text();
+  data::OutputFile file((of_step(step) / checkpoint_file_name).string(), data::Existing::Replace);
+  file.write_at(0, text.data(), text.size());
+  file.finish();
+  if (const std::optional<std::int64_t> good = finite_below(step)) point_latest_to(*good);
+}
+
+void CheckpointFolder::point_latest_to(std::int64_t step) {
   const fs::path link = path_ / latest_name;
-  const fs::path temporary = link.string() + std::string(temporary_suffix);
+  const fs::path temporary = with_owner(latest_name, temporary_suffix);
+  const std::string target = of_step(step).filename().string();
   std::error_code error;
   fs::remove(temporary, error);
-  fs::create_symlink(of_step(step).filename(), temporary, error);
-  if (error) throw EnvironmentError(temporary.string() + ": cannot be made: " + error.message());
-  rename_or_throw(temporary, link);
+  fs::create_symlink(target, temporary, error);
+  if (!error) fs::rename(temporary, link, error);
+  if (error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    std::string problem = "a link: " + error.message();
+    fs::remove(link, ignored);  // one that names an earlier step is worse than none
+    try {
+      data::OutputFile file(link.string(), data::Existing::Replace);
+      file.write_at(0, (target + "\n").data(), target.size() + 1);
+      file.finish();
+    } catch (const Error& failed) {
+      problem += "; a file: " + std::string(failed.what());
+    }
+    if (!std::exchange(warned_of_latest_, true))
+      spdlog::warn("{}: {}", link.string(),
+                   fs::exists(link, ignored)
+                       ? "is a file that names the last checkpoint, as it cannot be " + problem
+                       : "cannot be made (" + problem + "); --resume goes on from the highest step instead");
+  }
   data::flush_folder(path_.string());
 }
 
 // Under another name first: half of a checkpoint must not look like one.
 void CheckpointFolder::remove(std::int64_t step) const {
-  const fs::path old = of_step(step).string() + std::string(old_suffix);
+  const fs::path old = with_owner(of_step(step).filename().string(), old_suffix);
   std::error_code error;
   fs::remove_all(old, error);
   rename_or_throw(of_step(step), old);
@@ -196,13 +316,20 @@ void CheckpointFolder::drop(std::int64_t step) noexcept {
   fs::remove_all(temporary_of_step(step), ignored);
 }
 
+fs::path resolve_latest(const fs::path& path) {
+  if (path.filename() != latest_name) return path;
+  const std::string target = line_of(path);
+  return step_of(target) ? path.parent_path() / target : path;
+}
+
 TrainingCheckpoint read_latest(const std::string& path) {
+  const fs::path resolved = resolve_latest(path);
   std::error_code error;
-  if (!fs::is_directory(path, error))
+  if (!fs::is_directory(resolved, error))
     throw UserError(path + ": there is no such folder; a checkpoint, or a folder of them, is wanted here");
-  const CheckpointFolder folder(path);
+  const CheckpointFolder folder(resolved);
   const std::optional<std::int64_t> latest = folder.latest();
-  return TrainingCheckpoint::read(latest ? folder.of_step(*latest) : fs::path(path));
+  return TrainingCheckpoint::read(latest ? folder.of_step(*latest) : resolved);
 }
 
 }  // namespace strata::checkpoint

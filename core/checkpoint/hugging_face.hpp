@@ -55,10 +55,6 @@ class HuggingFaceFolder {
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
-// Throws UserError naming `name` and the element if one of the values, whose first has the number `begin`, is not
-// finite. Waits for the values' device.
-void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name);
-
 // Answers "elements [begin, end) of this parameter" from a folder, for a model that no process holds whole. [any
 // thread]
 class RangeReader {
@@ -67,9 +63,11 @@ class RangeReader {
   RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const NameMap& names);
 
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
-  // UserError for values that are not finite, and where the folder holds the parameter under several names with
-  // different values; Bug for an unknown parameter or range, EnvironmentError when the disk fails.
+  // UserError where the folder holds the parameter under several names with different values; Bug for an unknown
+  // parameter or range, EnvironmentError when the disk fails.
   void fill(const std::string& canonical, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
+  // "FILE: tensor 'NAME'", from which a parameter is read.
+  std::string origin(const std::string& canonical) const;
 
  private:
   struct Source {

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/finite.hpp"
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/json_text.hpp"
 #include "checkpoint/training_checkpoint.hpp"

@@ -1,13 +1,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/isfinite.h>
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
@@ -37,27 +34,7 @@ bool is_within(const std::string& path) {
                      [](const fs::path& part) { return !part.empty() && part != ".." && part != "."; });
 }
 
-// "nan at element 5": the first value that is not finite.
-std::string first_not_finite(const at::Tensor& values, std::int64_t begin) {
-  const at::Tensor flat = values.detach().cpu().to(at::kFloat).view(-1);
-  for (std::int64_t i = 0; i < flat.numel(); ++i) {
-    const float value = flat.const_data_ptr<float>()[i];
-    if (!std::isfinite(value)) return fmt::format("{} at element {}", value, begin + i);
-  }
-  return "a value that is not finite";
-}
-
 }  // namespace
-
-void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name) {
-  const c10::NoGradGuard no_grad;
-  // A sum that is finite is of finite values; one that is not may have overflowed.
-  if (values.numel() == 0 || std::isfinite(values.sum(at::kFloat).item<float>())) return;
-  if (at::isfinite(values).all().item<bool>()) return;
-  throw UserError(place, printable(name) + " holds " + first_not_finite(values, begin) +
-                             ", and weights must be finite; the training that made them had diverged or they were "
-                             "damaged: take others, such as an earlier checkpoint's");
-}
 
 HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.string()) {
   std::error_code error;
@@ -173,7 +150,6 @@ void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::in
   if (found == sources_.end()) throw Bug("RangeReader::fill: " + folder_->path() + " has no parameter " + canonical);
   const std::vector<Source>& sources = found->second;
   read(sources.front(), begin, end, destination);
-  check_finite(destination, begin, Place{sources.front().file->path()}, "tensor '" + sources.front().external + "'");
   for (std::size_t i = 1; i < sources.size(); ++i) {
     const at::Tensor other = at::empty_like(destination);
     read(sources[i], begin, end, other);
@@ -184,6 +160,11 @@ void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::in
                         "tie_word_embeddings: true, or leaves it out, set it to false to keep both, or else remove "
                         "the one that is wrong");
   }
+}
+
+std::string RangeReader::origin(const std::string& canonical) const {
+  const Source& first = sources_.at(canonical).front();
+  return first.file->path() + ": tensor '" + printable(first.external) + "'";
 }
 
 }  // namespace strata::checkpoint

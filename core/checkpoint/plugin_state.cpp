@@ -1,58 +1,103 @@
 #include "checkpoint/plugin_state.hpp"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+
 #include <bit>
 
-#include "checkpoint/checksum.hpp"
 #include "checkpoint/json_text.hpp"
-#include "checkpoint/training_checkpoint.hpp"
 
 namespace strata::checkpoint {
 namespace {
 
-constexpr const char* rank_bytes_type = "rank_bytes";
+constexpr const char* plugins_key = "plugins";
+constexpr const char* rank_bytes_type = "rank_bytes";  // of format 1
 constexpr std::size_t rank_file_limit = std::size_t{1} << 34;
 
-std::string hexadecimal(std::span<const std::byte> bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const std::byte byte : bytes) {
-    text += digits[std::to_integer<unsigned>(byte) >> 4];
-    text += digits[std::to_integer<unsigned>(byte) & 15U];
-  }
-  return text;
+// Fixed width, so that the file's order, which is by name, is that of the numbers.
+std::string tensor_name(std::size_t number, const std::string& slot, std::string_view name) {
+  return fmt::format("{:08}|{}|{}", number, slot, name);
+}
+
+nlohmann::json list_of(const std::vector<PluginFileWriter::Entry>& entries) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [saved, bytes] : entries)
+    list.push_back({{"slot", saved.slot},
+                    {"plugin", saved.plugin},
+                    {"state_version", saved.state_version},
+                    {"values", saved.values}});
+  return list;
+}
+
+std::vector<SavedPlugin> plugins_in(const nlohmann::json& list) {
+  std::vector<SavedPlugin> plugins;
+  for (const nlohmann::json& entry : list)
+    plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
+                       entry.at("state_version").get<int>(), entry.at("values")});
+  return plugins;
+}
+
+std::vector<TensorSpec> specs_of(const std::vector<PluginFileWriter::Entry>& entries) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [saved, all] : entries)
+    for (const MeasuredState::Bytes& bytes : all)
+      specs.push_back({tensor_name(specs.size(), saved.slot, bytes.name), at::kByte, {bytes.count}});
+  return specs;
 }
 
 }  // namespace
 
-void PluginStateWriter::add(std::string_view name, const char* type, nlohmann::json value) {
-  const std::string key(name);
-  if (values_.contains(key)) throw Bug(plugin_ + " saves the value " + key + " twice");
-  nlohmann::json entry = {{type, std::move(value)}};
+void MeasuredState::add_name(std::string_view name) {
+  if (!names_.emplace(name).second) throw Bug(plugin_ + " saves the value " + std::string(name) + " twice");
   try {
-    entry.dump();
-    nlohmann::json(key).dump();
+    nlohmann::json(std::string(name)).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Bug(plugin_ + " saves a value whose name is not UTF-8: " + printable(name));
+  }
+}
+
+void MeasuredState::add(std::string_view name, const char* type, nlohmann::json value) {
+  add_name(name);
+  const std::string key(name);
+  values_[key] = {{type, std::move(value)}};
+  const std::string line = key + "\n" + values_[key].dump() + "\n";
+  checksum_.add(line.data(), line.size());
+}
+
+void MeasuredState::integer(std::string_view name, std::int64_t value) {
+  add(name, "integer", value);
+}
+void MeasuredState::number(std::string_view name, double value) {
+  add(name, "number", format_checksum(std::bit_cast<std::uint64_t>(value)));
+}
+void MeasuredState::text(std::string_view name, std::string_view value) {
+  try {
+    nlohmann::json(std::string(value)).dump();
   } catch (const nlohmann::json::exception&) {
     throw Bug(plugin_ + " saves a text that is not UTF-8 under " + printable(name) + "; bytes() takes anything");
   }
-  values_[key] = std::move(entry);
-}
-
-void PluginStateWriter::integer(std::string_view name, std::int64_t value) {
-  add(name, "integer", value);
-}
-void PluginStateWriter::number(std::string_view name, double value) {
-  add(name, "number", format_checksum(std::bit_cast<std::uint64_t>(value)));
-}
-void PluginStateWriter::text(std::string_view name, std::string_view value) {
   add(name, "text", std::string(value));
 }
-void PluginStateWriter::bytes(std::string_view name, std::span<const std::byte> value) {
-  add(name, "bytes", hexadecimal(value));
+
+void MeasuredState::add_bytes(std::string_view name, std::span<const std::byte> value, bool of_rank) {
+  add_name(name);
+  bytes_.push_back({std::string(name), static_cast<std::int64_t>(value.size()), of_rank});
 }
 
-void PluginStateWriter::rank_bytes(std::string_view name, std::span<const std::byte> value) {
-  add(name, rank_bytes_type, hexadecimal(value));
+void MeasuredState::bytes(std::string_view name, std::span<const std::byte> value) {
+  add_bytes(name, value, false);
+  const std::string line = std::string(name) + "\n" + std::to_string(value.size()) + "\n";
+  checksum_.add(line.data(), line.size());
+  checksum_.add(value.data(), value.size());
+}
+
+void MeasuredState::rank_bytes(std::string_view name, std::span<const std::byte> value) {
+  add_bytes(name, value, true);
+}
+
+std::uint64_t MeasuredState::checksum() const {
+  return checksum_.value();
 }
 
 SavedPlugin SavedPlugin::of_all_ranks() const {
@@ -62,20 +107,88 @@ SavedPlugin SavedPlugin::of_all_ranks() const {
   return shared;
 }
 
+PluginFileWriter::PluginFileWriter(const std::filesystem::path& folder, const std::string& name,
+                                   const std::vector<Entry>& entries)
+    : name_(name), writer_((folder / name).string(), specs_of(entries), {{plugins_key, list_of(entries).dump()}}) {}
+
+void PluginFileWriter::write(const std::string& slot, std::string_view name, std::span<const std::byte> value) {
+  const bool announced = next_ < writer_.order().size() && writer_.order()[next_] == tensor_name(next_, slot, name);
+  if (!announced) throw Bug(slot + ": save() gives other names the second time: " + std::string(name));
+  const std::string& tensor = writer_.order()[next_++];
+  // Read alone: the values are the plugin's.
+  writer_.write_range(tensor, 0,
+                      at::from_blob(const_cast<std::byte*>(value.data()), {static_cast<std::int64_t>(value.size())},
+                                    at::TensorOptions().dtype(at::kByte)));
+}
+
+SavedFile PluginFileWriter::finish() {
+  writer_.finish();
+  return {name_, writer_.bytes(), writer_.checksum()};
+}
+
+PluginFile::PluginFile(const std::filesystem::path& path) {
+  const data::InputFile file = open_saved(path);
+  try {
+    if (path.extension() == ".json") {
+      plugins_ = plugins_in(parse_json_file(file, rank_file_limit).at("plugins"));
+      return;
+    }
+    file_.emplace(file);
+    const auto list = file_->metadata().find(plugins_key);
+    if (list == file_->metadata().end()) throw UserError(Place{path.string()}, "lists no plugins");
+    plugins_ = plugins_in(parse_json("{\"plugins\":" + list->second + "}", path.string()).at("plugins"));
+    for (const auto& [name, entry] : file_->tensors()) {
+      const std::size_t first = name.find('|'), second = name.find('|', first + 1);
+      if (second == std::string::npos || entry.dtype != at::kByte || entry.shape.size() != 1)
+        throw UserError(Place{path.string()}, "tensor '" + printable(name) + "' is no bytes of a plugin");
+      tensors_[{name.substr(first + 1, second - first - 1), name.substr(second + 1)}] = name;
+    }
+  } catch (const UserError& error) {
+    throw DamagedCheckpoint(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    throw DamagedCheckpoint(Place{path.string()}, std::string("is not what Strata writes: ") + error.what());
+  }
+}
+
+const SavedPlugin* PluginFile::find(const std::string& slot, const std::string& plugin) const {
+  for (const SavedPlugin& saved : plugins_)
+    if (saved.slot == slot && saved.plugin == plugin) return &saved;
+  return nullptr;
+}
+
+bool PluginFile::contains(const std::string& slot, std::string_view name) const {
+  return tensors_.contains({slot, std::string(name)});
+}
+
+std::vector<std::byte> PluginFile::bytes(const std::string& slot, std::string_view name) const {
+  const std::string& tensor = tensors_.at({slot, std::string(name)});
+  const std::int64_t count = file_->tensors().at(tensor).shape[0];
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+  if (count > 0)
+    file_->read_range(tensor, 0, count, at::from_blob(bytes.data(), {count}, at::TensorOptions().dtype(at::kByte)));
+  return bytes;
+}
+
 const nlohmann::json& PluginStateReader::value(std::string_view name, const char* type) const {
   const std::string key(name);
-  if (!values_.contains(key))
-    throw UserError(origin_ + ": holds no value " + key + " of " + plugin_ +
+  if (!contains(name))
+    throw UserError(origin_ + ": holds no value " + key + " of " + saved_.plugin +
                     "; it was saved by another version of that plugin");
-  const nlohmann::json& entry = values_[key];
-  if (!entry.contains(type))
-    throw UserError(origin_ + ": the value " + key + " of " + plugin_ + " is no " + type +
+  const auto found = saved_.values.find(key);
+  if (found == saved_.values.end() || !found->contains(type))
+    throw UserError(origin_ + ": the value " + key + " of " + saved_.plugin + " is no " + type +
                     "; it was saved by another version of that plugin");
-  return entry[type];
+  return (*found)[type];
+}
+
+const PluginFile* PluginStateReader::file_with(std::string_view name) const {
+  for (const PluginFile* const file : files_)
+    if (file != nullptr && file->contains(saved_.slot, name)) return file;
+  return nullptr;
 }
 
 bool PluginStateReader::contains(std::string_view name) const {
-  return values_.contains(std::string(name));
+  return saved_.values.contains(std::string(name)) || file_with(name) != nullptr;
 }
 std::int64_t PluginStateReader::integer(std::string_view name) const {
   return value(name, "integer").get<std::int64_t>();
@@ -87,44 +200,21 @@ double PluginStateReader::number(std::string_view name) const {
 std::string PluginStateReader::text(std::string_view name) const {
   return value(name, "text").get<std::string>();
 }
+
 std::vector<std::byte> PluginStateReader::bytes(std::string_view name) const {
-  const bool of_rank = contains(name) && values_[std::string(name)].contains(rank_bytes_type);
-  const std::string text = value(name, of_rank ? rank_bytes_type : "bytes").get<std::string>();
+  if (const PluginFile* const file = file_with(name)) return file->bytes(saved_.slot, name);
+  const auto found = saved_.values.find(std::string(name));
+  const bool of_rank = found != saved_.values.end() && found->contains(rank_bytes_type);
+  const std::string text = value(name, of_rank ? rank_bytes_type : "bytes").get<std::string>();  // of format 1
   const auto digit = [&](char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    throw UserError(origin_ + ": the value " + std::string(name) + " of " + plugin_ + " is not hexadecimal");
+    throw UserError(origin_ + ": the value " + std::string(name) + " of " + saved_.plugin + " is not hexadecimal");
   };
   std::vector<std::byte> bytes(text.size() / 2);
   for (std::size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<std::byte>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
   return bytes;
-}
-
-std::string format_rank_file(const std::vector<SavedPlugin>& plugins) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const SavedPlugin& saved : plugins)
-    list.push_back({{"slot", saved.slot},
-                    {"plugin", saved.plugin},
-                    {"state_version", saved.state_version},
-                    {"values", saved.values}});
-  return nlohmann::ordered_json{{"plugins", list}}.dump(1) + "\n";
-}
-
-std::vector<SavedPlugin> read_rank_file(const std::filesystem::path& path) {
-  std::vector<SavedPlugin> plugins;
-  const data::InputFile file = open_saved(path);
-  try {
-    const nlohmann::json whole = parse_json_file(file, rank_file_limit);
-    for (const nlohmann::json& entry : whole.at("plugins"))
-      plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
-                         entry.at("state_version").get<int>(), entry.at("values")});
-  } catch (const UserError& error) {
-    throw DamagedCheckpoint(error.what());
-  } catch (const nlohmann::json::exception& error) {
-    throw DamagedCheckpoint(Place{path.string()}, std::string("is not what Strata writes: ") + error.what());
-  }
-  return plugins;
 }
 
 }  // namespace strata::checkpoint

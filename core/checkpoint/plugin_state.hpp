@@ -1,40 +1,136 @@
-// What plugins keep in a checkpoint: a rank's rank-R-of-N.json. Numbers are written as their bits, so that they come
-// back equal, NaN included.
-//   {"plugins": [{"slot": "precision", "plugin": "precision/NAME", "state_version": 1,
-//                 "values": {"skips": {"integer": 3}, "scale": {"number": "40f0000000000000"}}}]}
+// What plugins keep in a checkpoint, in safetensors files. Values that all ranks have alike stand once, in
+// plugins.safetensors; rank-R-of-N.safetensors holds what rank R has of its own, and is not there where it has nothing:
+//   metadata "plugins"        JSON [{"slot": "precision", "plugin": "precision/NAME", "state_version": 1,
+//                             "values": {"skips": {"integer": 3}, "scale": {"number": "40f0000000000000"}}}]
+//   tensor NUMBER|SLOT|NAME   U8: bytes; NUMBER counts the file's tensors in the order in which they are saved
+// Numbers are written as their bits, so that they come back equal, NaN included. Format 1 had rank-R-of-N.json, the
+// metadata's JSON as an object {"plugins": [...]} with bytes as hexadecimal text.
 #pragma once
 #include <strata/state_stream.hpp>
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+
 namespace strata::checkpoint {
 
-class PluginStateWriter final : public StateWriter {
+// What one plugin saves, without the bytes, of which it has the sizes: a first call of save() measures, a second one
+// brings the bytes, so that none are copied.
+class MeasuredState final : public StateWriter {
  public:
   // `plugin` stands in messages.
-  explicit PluginStateWriter(std::string plugin) : plugin_(std::move(plugin)) {}
+  explicit MeasuredState(std::string plugin) : plugin_(std::move(plugin)) {}
   void integer(std::string_view name, std::int64_t value) override;
   void number(std::string_view name, double value) override;
   void text(std::string_view name, std::string_view value) override;  // UTF-8, else Bug
   void bytes(std::string_view name, std::span<const std::byte> value) override;
   void rank_bytes(std::string_view name, std::span<const std::byte> value) override;
+
+  struct Bytes {
+    std::string name;
+    std::int64_t count = 0;
+    bool of_rank = false;
+  };
   const nlohmann::json& values() const { return values_; }
+  const std::vector<Bytes>& bytes() const { return bytes_; }  // in the order of the calls
+  // Of all but rank_bytes.
+  std::uint64_t checksum() const;
 
  private:
   void add(std::string_view name, const char* type, nlohmann::json value);
+  void add_name(std::string_view name);
+  void add_bytes(std::string_view name, std::span<const std::byte> value, bool of_rank);
 
   std::string plugin_;
+  std::set<std::string, std::less<>> names_;
   nlohmann::json values_ = nlohmann::json::object();
+  std::vector<Bytes> bytes_;
+  Checksum checksum_;
 };
 
+struct SavedPlugin {
+  std::string slot;    // "precision", "offload.optimizer"
+  std::string plugin;  // "precision/NAME"
+  int state_version = 1;
+  nlohmann::json values = nlohmann::json::object();  // with bytes where the file is of format 1
+  bool operator==(const SavedPlugin&) const = default;
+  // Without what is of one rank alone.
+  SavedPlugin of_all_ranks() const;
+};
+
+// Writes plugins' states into one file. [one thread]
+class PluginFileWriter {
+ public:
+  struct Entry {
+    SavedPlugin plugin;
+    std::vector<MeasuredState::Bytes> bytes;
+  };
+  // Throws as SafetensorsWriter.
+  PluginFileWriter(const std::filesystem::path& folder, const std::string& name, const std::vector<Entry>& entries);
+  // The bytes of the next announced name. Throws Bug when they are not what was announced.
+  void write(const std::string& slot, std::string_view name, std::span<const std::byte> value);
+  // Throws Bug when announced bytes were not written.
+  SavedFile finish();
+
+ private:
+  std::string name_;
+  SafetensorsWriter writer_;
+  std::size_t next_ = 0;
+};
+
+// The second call of a plugin's save(): writes bytes into the file that they belong to.
+class BytesWriter final : public StateWriter {
+ public:
+  // `shared`: for bytes(), `own`: for rank_bytes(); null: written by nobody, or by another rank.
+  BytesWriter(std::string slot, PluginFileWriter* shared, PluginFileWriter* own)
+      : slot_(std::move(slot)), shared_(shared), own_(own) {}
+  void integer(std::string_view, std::int64_t) override {}
+  void number(std::string_view, double) override {}
+  void text(std::string_view, std::string_view) override {}
+  void bytes(std::string_view name, std::span<const std::byte> value) override {
+    if (shared_ != nullptr) shared_->write(slot_, name, value);
+  }
+  void rank_bytes(std::string_view name, std::span<const std::byte> value) override {
+    if (own_ != nullptr) own_->write(slot_, name, value);
+  }
+
+ private:
+  std::string slot_;
+  PluginFileWriter* shared_;
+  PluginFileWriter* own_;
+};
+
+// What a file holds of plugins; bytes are read when they are asked for. [one thread]
+class PluginFile {
+ public:
+  // Of a file of PluginFileWriter, or of format 1. Throws DamagedCheckpoint.
+  explicit PluginFile(const std::filesystem::path& path);
+  const std::vector<SavedPlugin>& plugins() const { return plugins_; }
+  const SavedPlugin* find(const std::string& slot, const std::string& plugin) const;  // or null
+  // By name: a tensor of `slot`, null for a name that it does not hold.
+  bool contains(const std::string& slot, std::string_view name) const;
+  std::vector<std::byte> bytes(const std::string& slot, std::string_view name) const;
+
+ private:
+  std::vector<SavedPlugin> plugins_;
+  std::optional<SafetensorsFile> file_;                                 // nothing of format 1
+  std::map<std::pair<std::string, std::string>, std::string> tensors_;  // by slot and name
+};
+
+// Reads the values of one plugin.
 class PluginStateReader final : public StateReader {
  public:
-  // `origin` and `plugin` stand in messages.
-  PluginStateReader(std::string origin, std::string plugin, nlohmann::json values)
-      : origin_(std::move(origin)), plugin_(std::move(plugin)), values_(std::move(values)) {}
+  // `origin` stands in messages. `saved`: the plugin's values; `files`: where its bytes may stand. All outlive it.
+  PluginStateReader(std::string origin, const SavedPlugin& saved, std::vector<const PluginFile*> files)
+      : origin_(std::move(origin)), saved_(saved), files_(std::move(files)) {}
   bool contains(std::string_view name) const override;
   std::int64_t integer(std::string_view name) const override;
   double number(std::string_view name) const override;
@@ -43,24 +139,13 @@ class PluginStateReader final : public StateReader {
 
  private:
   const nlohmann::json& value(std::string_view name, const char* type) const;
+  const PluginFile* file_with(std::string_view name) const;
 
   std::string origin_;
-  std::string plugin_;
-  nlohmann::json values_;
+  const SavedPlugin& saved_;
+  std::vector<const PluginFile*> files_;
 };
 
-struct SavedPlugin {
-  std::string slot;    // "precision", "offload.optimizer"
-  std::string plugin;  // "precision/NAME"
-  int state_version = 1;
-  nlohmann::json values = nlohmann::json::object();
-  bool operator==(const SavedPlugin&) const = default;
-  // Without what is of one rank alone.
-  SavedPlugin of_all_ranks() const;
-};
-
-std::string format_rank_file(const std::vector<SavedPlugin>& plugins);
-// Throws DamagedCheckpoint.
-std::vector<SavedPlugin> read_rank_file(const std::filesystem::path& path);
+inline constexpr const char* plugins_file_name = "plugins.safetensors";
 
 }  // namespace strata::checkpoint

@@ -1,208 +1,97 @@
 #include "checkpoint/ranges.hpp"
 
 #include <algorithm>
-#include <charconv>
-
-#include "checkpoint/json_text.hpp"
 
 namespace strata::checkpoint {
 namespace {
 
-std::optional<std::int64_t> parse_count(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || std::to_string(value) != text || value < 0)
-    return std::nullopt;
-  return value;
+constexpr std::size_t most_open = 256;
+
+// In rank order, as checkpoint.json lists them.
+std::vector<SavedFile> shards_among(const std::vector<SavedFile>& files) {
+  std::vector<SavedFile> shards;
+  std::ranges::copy_if(files, std::back_inserter(shards), [](const SavedFile& file) { return is_shard(file.name); });
+  return shards;
 }
 
-// "elements 3 to 9 of the master of NAME"
-std::string shown(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end) {
-  return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + printable(state) + " of " +
-         printable(parameter);
+RangeIndex open_index(const std::filesystem::path& folder, const std::vector<SavedFile>& files,
+                      const std::vector<SavedParameter>& parameters) {
+  const std::vector<SavedFile> shards = shards_among(files);
+  if (std::ranges::find(files, index_file_name, &SavedFile::name) != files.end()) {
+    std::vector<std::uint64_t> bytes;
+    for (const SavedFile& shard : shards) bytes.push_back(shard.bytes);
+    return {folder, std::move(bytes), parameters};
+  }
+  std::vector<SafetensorsFile> headers;
+  for (const SavedFile& shard : shards) {
+    const data::InputFile file = open_saved(folder / shard.name);
+    try {
+      headers.emplace_back(file);
+    } catch (const UserError& error) {
+      throw DamagedCheckpoint(error.what());
+    }
+  }
+  return {folder, headers, parameters};
 }
 
 }  // namespace
 
-std::string format_range_name(const RangeName& name) {
-  strata_check(!name.state.empty() && name.state.find('|') == std::string::npos,
-               "a state's name is not empty and holds no '|'");
-  return name.parameter + "|" + name.state + "|" + std::to_string(name.begin) + ":" + std::to_string(name.end) +
-         (name.parts == 1 ? "" : "|" + std::to_string(name.part) + "/" + std::to_string(name.parts));
-}
-
-std::optional<RangeName> parse_range_name(const std::string& text) {
-  std::string_view rest = text;
-  const auto take_last = [&] {  // what follows the last '|'
-    const std::size_t bar = rest.rfind('|');
-    const std::string_view last = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
-    rest = rest.substr(0, bar == std::string_view::npos ? 0 : bar);
-    return last;
-  };
-  const auto pair = [](std::string_view two, char between) -> std::optional<std::pair<std::int64_t, std::int64_t>> {
-    const std::size_t middle = two.find(between);
-    if (middle == std::string_view::npos) return std::nullopt;
-    const auto first = parse_count(two.substr(0, middle)), second = parse_count(two.substr(middle + 1));
-    return first && second ? std::optional(std::pair(*first, *second)) : std::nullopt;
-  };
-  std::string_view last = take_last();
-  std::pair<std::int64_t, std::int64_t> part{0, 1};
-  if (const auto cut = pair(last, '/')) {
-    if (cut->first >= cut->second || cut->second < 2 || cut->second > INT32_MAX) return std::nullopt;
-    part = *cut;
-    last = take_last();
-  }
-  const auto range = pair(last, ':');
-  const std::string state(take_last());
-  if (!range || range->first > range->second || state.empty() || rest.empty()) return std::nullopt;
-  return RangeName{std::string(rest),
-                   state,
-                   range->first,
-                   range->second,
-                   static_cast<int>(part.first),
-                   static_cast<int>(part.second)};
-}
-
 RangeSource::RangeSource(const std::filesystem::path& folder, const std::vector<SavedFile>& files,
-                         const std::vector<SavedParameter>& parameters) {
-  for (const SavedFile& file : files) {
-    if (!file.name.ends_with(".safetensors")) continue;
-    const data::InputFile opened = open_saved(folder / file.name);
-    try {
-      files_.push_back(std::make_unique<SafetensorsFile>(opened));
-    } catch (const UserError& error) {
-      throw DamagedCheckpoint(error.what());
-    }
-    add(*files_.back());
+                         const std::vector<SavedParameter>& parameters)
+    : folder_(folder), shards_(shards_among(files)), index_(open_index(folder, files, parameters)) {}
+
+const data::InputFile& RangeSource::opened(std::int64_t shard) const {
+  const auto found = std::ranges::find_if(open_, [&](const auto& file) { return file.first == shard; });
+  if (found != open_.end()) {
+    open_.splice(open_.begin(), open_, found);
+    return open_.front().second;
   }
-  check(folder, parameters);
-}
-
-void RangeSource::add(const SafetensorsFile& file) {
-  for (const auto& [text, entry] : file.tensors()) {
-    const std::optional<RangeName> name = parse_range_name(text);
-    if (!name || entry.shape != std::vector<std::int64_t>{name->end - name->begin})
-      throw DamagedCheckpoint(Place{file.path()}, "tensor '" + printable(text) + "' is no range of a parameter");
-    State& state = parameters_[name->parameter][name->state];
-    if (!state.parts.empty() && state.count != name->parts)
-      throw DamagedCheckpoint(Place{file.path()}, "'" + printable(text) + "' is one of " + std::to_string(name->parts) +
-                                                      " parts, and others of its parameter are of " +
-                                                      std::to_string(state.count));
-    state.count = name->parts;
-    if (!state.parts[name->part].try_emplace(name->begin, Range{name->end, &file, entry.dtype}).second)
-      throw DamagedCheckpoint(
-          Place{file.path()},
-          "holds " + shown(name->parameter, name->state, name->begin, name->end) + ", which stand elsewhere too");
+  if (open_.size() == most_open) open_.pop_back();
+  const SavedFile& saved = shards_.at(static_cast<std::size_t>(shard));
+  const std::filesystem::path path = folder_ / saved.name;
+  try {
+    open_.emplace_front(shard, open_saved(path));
+  } catch (const EnvironmentError&) {
+    if (open_.empty()) throw;
+    open_.clear();  // there may be too many
+    open_.emplace_front(shard, open_saved(path));
   }
-}
-
-void RangeSource::check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters) {
-  const auto fail = [&](const std::string& what) { throw DamagedCheckpoint(Place{folder.string()}, what); };
-  for (const SavedParameter& parameter : parameters) {
-    const auto found = parameters_.find(parameter.name);
-    if (found == parameters_.end() || !found->second.contains(master_state))
-      fail("holds no weight of " + printable(parameter.name));
-    for (auto& [state, stored] : found->second) {
-      const auto whole = parameter.whole_states.find(state), block = parameter.block_states.find(state);
-      if (block != parameter.block_states.end()) stored.block = block->second;
-      const auto blocks_of = [&](std::int64_t elements) { return (elements + stored.block - 1) / stored.block; };
-      std::int64_t elements = blocks_of(element_count(parameter.shape));
-      if (whole != parameter.whole_states.end()) elements = whole->second;
-      stored.whole = elements;
-      if (stored.count > 1) {
-        try {
-          stored.cut.emplace(ParameterInfo{.name = parameter.name, .shape = parameter.shape, .split = parameter.split},
-                             stored.count);
-        } catch (const Error& error) {
-          fail(error.what());
-        }
-        if (stored.cut->parts() != stored.count) fail(printable(parameter.name) + " is cut, and has no split");
-        if (!stored.cut->keeps_together(stored.block))
-          fail(printable(parameter.name) + " is cut within the blocks of its " + printable(state));
-        elements = blocks_of(stored.cut->elements());
-      }
-      for (int part = 0; part < stored.count; ++part) {
-        std::int64_t at = 0;
-        for (const auto& [begin, range] : stored.parts[part]) {
-          if (begin != at)
-            fail(shown(parameter.name, state, std::min(at, begin), std::max(at, begin)) +
-                 (begin > at ? " stand nowhere" : " stand twice"));
-          if (range.dtype != stored.parts.begin()->second.begin()->second.dtype)
-            fail(shown(parameter.name, state, begin, range.end) + " are of another type than the rest");
-          at = range.end;
-        }
-        if (at != elements)
-          fail(shown(parameter.name, state, std::min(at, elements), std::max(at, elements)) +
-               (at < elements ? " stand nowhere" : " are too many"));
-      }
-    }
-  }
-  if (parameters_.size() != parameters.size()) fail("holds parameters that it does not list");
-}
-
-std::vector<std::string> RangeSource::states(const std::string& parameter) const {
-  std::vector<std::string> names;
-  const auto found = parameters_.find(parameter);
-  if (found == parameters_.end()) return names;
-  for (const auto& [state, stored] : found->second) names.push_back(state);
-  return names;
-}
-
-const RangeSource::State& RangeSource::state_of(const std::string& parameter, const std::string& state) const {
-  const auto found = parameters_.find(parameter);
-  if (found == parameters_.end() || !found->second.contains(state))
-    throw Bug("a checkpoint holds no " + state + " of " + parameter);
-  return found->second.at(state);
-}
-
-at::ScalarType RangeSource::dtype(const std::string& parameter, const std::string& state) const {
-  return state_of(parameter, state).parts.at(0).begin()->second.dtype;
-}
-
-std::int64_t RangeSource::elements(const std::string& parameter, const std::string& state) const {
-  return state_of(parameter, state).whole;
-}
-
-const data::InputFile& RangeSource::opened(const SafetensorsFile& file) const {
-  if (read_last_ != &file) {
-    open_.emplace(file.open());
-    read_last_ = &file;
-  }
-  return *open_;
+  const data::InputFile& file = open_.front().second;
+  if (file.size() != saved.bytes)
+    throw EnvironmentError(path.string() + ": was cut or altered: it had " + std::to_string(saved.bytes) +
+                           " bytes and has " + std::to_string(file.size()) +
+                           " now, while it was in use; leave files alone while a run reads them");
+  return file;
 }
 
 void RangeSource::read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
                        const at::Tensor& destination) const {
-  const State& stored = state_of(parameter, state);
+  const RangeIndex::State& stored = index_.state(parameter, state);
   strata_check(destination.dim() == 1 && destination.numel() == end - begin,
                "RangeSource::read: the destination is as long as the range");
-  if (!stored.cut) return read_part({parameter, state, begin, end}, stored.parts.at(0), destination);
+  if (!stored.cut) return read_part(index_.ranges(parameter, state, 0), stored.dtype, begin, end, destination);
   const std::int64_t block = stored.block;
   stored.cut->for_each_run_of_whole(
       begin * block, std::min(end * block, stored.cut->whole_elements()), [&](const ParameterCut::Run& run) {
         const std::int64_t first = run.in_part / block, count = (run.elements + block - 1) / block;
-        read_part({parameter, state, first, first + count, run.part, stored.count}, stored.parts.at(run.part),
+        read_part(index_.ranges(parameter, state, run.part), stored.dtype, first, first + count,
                   destination.narrow(0, run.whole / block - begin, count));
       });
 }
 
-void RangeSource::read_part(const RangeName& name, const Ranges& known, const at::Tensor& destination) const {
-  std::int64_t begin = name.begin;
-  const std::int64_t end = name.end;
+void RangeSource::read_part(const StoredRanges& known, at::ScalarType dtype, std::int64_t begin, std::int64_t end,
+                            const at::Tensor& destination) const {
   if (begin == end) return;
-  auto range = known.upper_bound(begin);
+  auto range = std::ranges::upper_bound(known, begin, {}, &StoredRange::begin);
   strata_check(range != known.begin() && begin >= 0, "RangeSource::read: no such range");
+  const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
   for (--range; begin < end; ++range) {
     strata_check(range != known.end(), "RangeSource::read: no such range");
-    const std::int64_t stop = std::min(end, range->second.end);
+    const std::int64_t stop = std::min(end, range->end);
     const std::int64_t length = stop - begin;
     if (length == 0) continue;  // an empty range in the file
-    const at::Tensor target = destination.narrow(0, destination.numel() - (end - begin), length);
-    const SafetensorsFile& file = *range->second.file;
-    RangeName stored = name;
-    stored.begin = range->first;
-    stored.end = range->second.end;
-    file.read_range(opened(file), format_range_name(stored), begin - range->first, stop - range->first, target);
+    read_elements(opened(range->shard), static_cast<std::uint64_t>(range->offset + (begin - range->begin) * width),
+                  dtype, destination.narrow(0, destination.numel() - (end - begin), length));
     begin = stop;
   }
 }

@@ -40,18 +40,10 @@ Target target_of(const config::RunConfig& config, const std::string& from) {
           "PATH");
     return {config.checkpoint.path, false};
   }
+  const fs::path folder = checkpoint::resolve_latest(from);
   std::error_code error;
-  if (!fs::is_directory(from, error)) throw UserError("--resume " + from + ": there is no such folder");
-  if (!checkpoint::CheckpointFolder(from).steps().empty()) return {from, false};
-  return {from, true};
-}
-
-// The step to try first, then those before it; -1 when there is none.
-std::int64_t step_below(const checkpoint::CheckpointFolder& folder, std::int64_t step) {
-  std::int64_t found = -1;
-  for (const std::int64_t other : folder.steps())
-    if (other < step) found = other;
-  return found;
+  if (!fs::is_directory(folder, error)) throw UserError("--resume " + from + ": there is no such folder");
+  return {folder, checkpoint::CheckpointFolder(folder).steps().empty()};
 }
 
 // Rank 0's number, on all ranks.
@@ -152,44 +144,61 @@ class Loading {
 
   void load_plugins() const {
     const bool same_layout = saved_.layout == saved_layout(config_);
-    std::vector<checkpoint::SavedPlugin> mine = rank_file(same_layout ? rank_ : 0);
-    if (!same_layout)
-      for (checkpoint::SavedPlugin& one : mine) one = one.of_all_ranks();
+    const std::optional<checkpoint::PluginFile> own = plugin_file(same_layout ? rank_ : 0);
+    const bool is_split = saved_.file(checkpoint::plugins_file_name) != nullptr;  // else of format 1
+    std::optional<checkpoint::PluginFile> shared;
+    if (is_split) shared.emplace(saved_.folder / checkpoint::plugins_file_name);
+    if (!is_split && !same_layout) check_equal(*own);
     for (const auto& [slot, named] : plugins_.all()) {
-      const auto is_its = [&, &slot = slot, &named = named](const checkpoint::SavedPlugin& one) {
-        return one.slot == slot && one.plugin == named.name;
-      };
-      const auto found = std::find_if(mine.begin(), mine.end(), is_its);
-      if (found == mine.end()) continue;  // chosen anew: differing_settings() tells
-      if (found->state_version > named->state_version())
-        throw UserError(rank_path(rank_) + ": holds state of version " + std::to_string(found->state_version) + " of " +
-                        named.name + ", and the plugin of this name here reads up to version " +
+      const checkpoint::SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
+      const checkpoint::SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
+      if (of_all == nullptr && of_rank == nullptr) continue;  // chosen anew: differing_settings() tells
+      if (is_split && !same_layout && of_all == nullptr) refuse_other_layout(named.name);
+      checkpoint::SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
+      if (!same_layout) values = values.of_all_ranks();
+      if (values.state_version > named->state_version())
+        throw UserError(saved_.folder.string() + ": holds state of version " + std::to_string(values.state_version) +
+                        " of " + named.name + ", and the plugin of this name here reads up to version " +
                         std::to_string(named->state_version()) + "; use the plugin that saved it, or a newer one");
-      if (!same_layout) check_equal(*found);
-      checkpoint::PluginStateReader reader(saved_.folder.string(), named.name, found->values);
-      plugin_call(named.name, "load()", rank_, [&, &named = named] { named->load(reader, found->state_version); });
+      const checkpoint::PluginStateReader reader(saved_.folder.string(), values,
+                                                 {shared ? &*shared : nullptr, same_layout && own ? &*own : nullptr});
+      load_plugin(named, values.state_version, reader);
     }
   }
 
-  // On other ranks only what all ranks had alike can be taken over.
-  void check_equal(const checkpoint::SavedPlugin& first) const {
-    for (std::int64_t rank = 1; rank < saved_.layout.world_size; ++rank) {
-      const std::vector<checkpoint::SavedPlugin> theirs = rank_file(rank);
-      const auto is_equal = [&](const checkpoint::SavedPlugin& one) { return one.of_all_ranks() == first; };
-      if (std::none_of(theirs.begin(), theirs.end(), is_equal))
-        throw UserError(saved_.folder.string() + ": " + first.plugin + " saved other values on rank " +
-                        std::to_string(rank) +
-                        " than on rank 0; resume with the ranks and stages of the run that saved it: " +
-                        std::to_string(saved_.layout.world_size) +
-                        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.pipeline));
+  void load_plugin(const NamedPlugin<Plugin>& named, int version, checkpoint::PluginStateReader reader) const {
+    plugin_call(named.name, "load()", rank_, [&] { named->load(reader, version); });
+  }
+
+  // A rank's own values; nothing where it has none.
+  std::optional<checkpoint::PluginFile> plugin_file(std::int64_t rank) const {
+    const std::int64_t ranks = saved_.layout.world_size;
+    for (const std::string& name :
+         {checkpoint::rank_file_name(rank, ranks), checkpoint::former_rank_file_name(rank, ranks)})
+      if (saved_.file(name) != nullptr)
+        return std::optional<checkpoint::PluginFile>(std::in_place, saved_.folder / name);
+    return std::nullopt;
+  }
+
+  // Of format 1, on other ranks: only what all ranks had alike can be taken over. Each rank looks at a share of the
+  // files.
+  void check_equal(const checkpoint::PluginFile& first) const {
+    for (std::int64_t rank = 1 + rank_; rank < saved_.layout.world_size; rank += world().size()) {
+      const std::optional<checkpoint::PluginFile> theirs = plugin_file(rank);
+      for (const checkpoint::SavedPlugin& plugin : first.plugins()) {
+        const checkpoint::SavedPlugin* const other = theirs ? theirs->find(plugin.slot, plugin.plugin) : nullptr;
+        if (other == nullptr || !(other->of_all_ranks() == plugin.of_all_ranks())) refuse_other_layout(plugin.plugin);
+      }
     }
   }
 
-  std::string rank_path(std::int64_t rank) const {
-    return (saved_.folder / checkpoint::rank_file_name(rank, saved_.layout.world_size)).string();
-  }
-  std::vector<checkpoint::SavedPlugin> rank_file(std::int64_t rank) const {
-    return checkpoint::read_rank_file(rank_path(rank));
+  [[noreturn]] void refuse_other_layout(const std::string& plugin) const {
+    throw UserError(
+        saved_.folder.string() + ": " + plugin +
+        " saved other values on some ranks than on rank 0; resume with the ranks and stages of the run that "
+        "saved it: " +
+        std::to_string(saved_.layout.world_size) +
+        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.pipeline));
   }
 
   const config::RunConfig& config_;
@@ -253,7 +262,7 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
         outcome.check();
         break;
       }
-      const std::int64_t before = from_rank_0(world, device, leader ? step_below(folder, step) : 0);
+      const std::int64_t before = from_rank_0(world, device, leader ? folder.finite_below(step).value_or(-1) : 0);
       if (before < 0) throw UserError(outcome.text + "; there is no earlier checkpoint to go on from");
       if (leader)
         spdlog::warn("{}; going on from {}, the one before it", outcome.text, folder.of_step(before).string());
@@ -261,6 +270,15 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
     }
   }
   loading.check_same();
+  if (!loading.saved().is_finite()) {
+    const std::string found = loading.saved().folder.string() + ": " + loading.saved().not_finite + " is not finite";
+    if (!target.one)
+      throw UserError(found +
+                      ", and there is no earlier checkpoint to go on from; start anew with a lower learning "
+                      "rate, or name this one to go on from it: --resume " +
+                      loading.saved().folder.string());
+    if (leader) spdlog::warn("{}; it is gone on from nevertheless, as it was named", found);
+  }
   const std::string differing = differing_settings(loading.saved(), config, session.learning_rate());
   loading.load();
   if (leader && !differing.empty())

@@ -29,10 +29,11 @@ struct Resumed {
 
 // Verifies the checkpoint, then loads weights, optimizer state and plugins' state into the session. Where it was saved
 // on other ranks or stages, each rank reads the ranges it owns now; plugins' state is then taken over when all ranks
-// had saved the same. A damaged checkpoint is passed over with a warning for the newest whole one before it, unless
-// `from` named it. Returns nothing when "latest" is asked for and no checkpoint is there yet. [collective] over the
-// run; blocks. Throws, the same on all ranks: UserError when it is damaged and named or the last, when the model, the
-// optimizer's state or a plugin's state does not suit; EnvironmentError when a disk fails.
+// had saved the same. A damaged checkpoint is passed over with a warning for the newest whole one before it, and one
+// whose values are not finite for the newest finite one, unless `from` named it. Returns nothing when "latest" is asked
+// for and no checkpoint is there yet. [collective] over the run; blocks. Throws, the same on all ranks: UserError when
+// it is damaged and named or the last, when none is finite, when the model, the optimizer's state or a plugin's state
+// does not suit; EnvironmentError when a disk fails.
 std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
                               const PluginSet& plugins, const checkpoint::RunData& data);
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "checkpoint/save_checkpoint.hpp"
 #include "checkpoint/state_shard.hpp"
@@ -73,10 +75,20 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
 std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
                                const RunLearningRate& learning_rate) {
   const std::map<std::string, config::OptionValue> now = settings_of(config);
+  std::set<std::string> other_plugins;  // slots, of which the options cannot be compared: "partitioner."
+  for (const auto& [key, value] : now)
+    if (const std::string* const then = saved.setting(key);
+        key.ends_with(".plugin") && (then == nullptr || !config::means(*then, value)))
+      other_plugins.insert(key.substr(0, key.size() - std::string_view("plugin").size()));
   std::string text;
   const auto add = [&](const std::string& key, const std::string& then, const std::string& value) {
     const config::Affects affects = config::effect_of(key).affects;
     if (affects != config::Affects::Numbers && affects != config::Affects::Samples) return;
+    if (std::ranges::any_of(other_plugins, [&](const std::string& slot) {
+          return key.starts_with(slot) && key != slot + "plugin" &&
+                 key.find('.', slot.size()) != std::string::npos;  // SLOT.PLUGIN.OPTION
+        }))
+      return;
     if (key != "train.steps") text += (text.empty() ? "" : ", ") + key + ": " + then + " -> " + value;
   };
   for (const auto& [key, then] : saved.config) {

@@ -79,7 +79,7 @@ std::uint64_t read_header_length(const data::InputFile& file) {
   throw UserError(Place{path}, "tensor '" + printable(name) + "' " + what);
 }
 
-const FormatDtype* format_dtype(at::ScalarType dtype) {
+const FormatDtype* known_dtype(at::ScalarType dtype) {
   const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.dtype == dtype; });
   strata_check(known != nullptr, "a dtype that safetensors lacks");
   return known;
@@ -113,7 +113,7 @@ std::string format_header(const std::vector<TensorSpec>& tensors, const std::map
   for (const TensorSpec& spec : tensors) {
     const std::uint64_t end = begin + bytes_of(spec);
     header[spec.name] = {
-        {"dtype", format_dtype(spec.dtype)->name}, {"shape", spec.shape}, {"data_offsets", {begin, end}}};
+        {"dtype", known_dtype(spec.dtype)->name}, {"shape", spec.shape}, {"data_offsets", {begin, end}}};
     begin = end;
   }
   std::string text = header.dump();
@@ -136,17 +136,35 @@ std::uint64_t bytes_of(const TensorSpec& spec) {
   return static_cast<std::uint64_t>(element_count(spec.shape)) * c10::elementSize(spec.dtype);
 }
 
+std::string format_dtype(at::ScalarType dtype) {
+  return std::string(known_dtype(dtype)->name);
+}
+
+std::optional<at::ScalarType> parse_dtype(std::string_view name) {
+  const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.name == name; });
+  return known == nullptr ? std::nullopt : std::optional(known->dtype);
+}
+
 std::string format_shape(const std::vector<std::int64_t>& shape) {
   return fmt::format("{}", shape);
 }
 
 SafetensorsFile::SafetensorsFile(const data::InputFile& file) : path_(file.path()), size_(file.size()) {
+  std::string text(read_header_length(file), '\0');
+  file.read_at(8, text.data(), text.size());
+  parse(text);
+}
+
+SafetensorsFile::SafetensorsFile(std::string path, const std::string& header, std::uint64_t size)
+    : path_(std::move(path)), size_(size) {
+  strata_check(header.size() >= 8 && size >= header.size(), "a header has a length, and the file is as long");
+  parse(header.substr(8));
+}
+
+void SafetensorsFile::parse(const std::string& text) {
   using nlohmann::json;
   const std::string& path = path_;
-  const std::uint64_t length = read_header_length(file);
-  data_begin_ = 8 + length;
-  std::string text(length, '\0');
-  file.read_at(8, text.data(), text.size());
+  data_begin_ = 8 + text.size();
   const json header = parse_json(text, path);
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
@@ -233,8 +251,12 @@ void SafetensorsFile::read_range(const data::InputFile& file, const std::string&
                "SafetensorsFile::read_range: no such range");
   strata_check(destination.numel() == end - begin && destination.is_contiguous(),
                "SafetensorsFile::read_range: the destination is contiguous and as long as the range");
-  const std::uint64_t offset = offset_of(entry, begin);
-  in_dtype(destination, entry.dtype, [&](std::uint64_t at, const at::Tensor& part, const at::Tensor& in_file) {
+  read_elements(file, offset_of(entry, begin), entry.dtype, destination);
+}
+
+void read_elements(const data::InputFile& file, std::uint64_t offset, at::ScalarType dtype,
+                   const at::Tensor& destination) {
+  in_dtype(destination, dtype, [&](std::uint64_t at, const at::Tensor& part, const at::Tensor& in_file) {
     file.read_at(offset + at, in_file.mutable_data_ptr(), in_file.nbytes());
     part.copy_(in_file);
   });
@@ -250,12 +272,12 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<
     : file_(path) {
   std::vector<TensorSpec> sorted = tensors;
   std::sort(sorted.begin(), sorted.end(), [](const TensorSpec& a, const TensorSpec& b) {
-    const FormatDtype* left = format_dtype(a.dtype);
-    const FormatDtype* right = format_dtype(b.dtype);
+    const FormatDtype* left = known_dtype(a.dtype);
+    const FormatDtype* right = known_dtype(b.dtype);
     return left != right ? left < right : a.name < b.name;
   });
-  const std::string header = format_header(sorted, metadata);
-  std::uint64_t offset = header.size();
+  header_ = format_header(sorted, metadata);
+  std::uint64_t offset = header_.size();
   for (const TensorSpec& spec : sorted) {
     const bool added = targets_.try_emplace(spec.name, Target{{spec.dtype, spec.shape, offset}, {}}).second;
     if (!added || spec.name == "__metadata__") throw Bug(path + ": two tensors of the name " + spec.name);
@@ -264,7 +286,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<
   }
   bytes_ = offset;
   file_.reserve(offset);
-  put(0, header.data(), header.size());
+  put(0, header_.data(), header_.size());
 }
 
 void SafetensorsWriter::put(std::uint64_t offset, const void* source, std::size_t bytes) {

@@ -7,7 +7,9 @@
 #include <boost/icl/interval_set.hpp>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checksum.hpp"
@@ -31,6 +33,16 @@ std::uint64_t bytes_of(const TensorSpec& spec);
 // "[50304, 128]"
 std::string format_shape(const std::vector<std::int64_t>& shape);
 
+// The format's name of a dtype: "F32". Throws Bug for a dtype that the format lacks.
+std::string format_dtype(at::ScalarType dtype);
+// The dtype of that name, if known.
+std::optional<at::ScalarType> parse_dtype(std::string_view name);
+
+// Fills the contiguous `destination`, on any device, with as many elements of `dtype` from byte `offset` on, converting
+// to its dtype. Blocks. Throws EnvironmentError when the disk fails.
+void read_elements(const data::InputFile& file, std::uint64_t offset, at::ScalarType dtype,
+                   const at::Tensor& destination);
+
 // A tensor in a file.
 struct TensorEntry {
   at::ScalarType dtype = at::kFloat;
@@ -47,8 +59,11 @@ class SafetensorsFile {
   // Throws UserError "PATH: ..." for whatever is wrong, and what data::InputFile throws.
   explicit SafetensorsFile(const std::string& path) : SafetensorsFile(data::InputFile(path)) {}
   explicit SafetensorsFile(const data::InputFile& file);
+  // A file of `size` bytes with this header, as SafetensorsWriter::header gives it, without a look at the file.
+  SafetensorsFile(std::string path, const std::string& header, std::uint64_t size);
 
   const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }
   const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
@@ -65,6 +80,7 @@ class SafetensorsFile {
                   const at::Tensor& destination) const;
 
  private:
+  void parse(const std::string& header);
   void add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape, std::uint64_t begin,
            std::uint64_t end);
   void check_tiling() const;
@@ -100,6 +116,8 @@ class SafetensorsWriter {
   // that costs no second reading.
   const std::vector<std::string>& order() const { return order_; }
   std::uint64_t bytes() const { return bytes_; }  // of the whole file
+  // The file's first bytes: the header's length and the header.
+  const std::string& header() const { return header_; }
   // Of the whole file. Throws Bug when it was written in another order.
   std::uint64_t checksum() const;
   // Brings what was written so far to the disk, so that finish() has little to wait for.
@@ -117,6 +135,7 @@ class SafetensorsWriter {
   data::OutputFile file_;
   std::map<std::string, Target> targets_;
   std::vector<std::string> order_;
+  std::string header_;
   std::uint64_t bytes_ = 0;
   Checksum checksum_;
   std::uint64_t summed_ = 0;  // bytes in checksum_: from the file's begin

@@ -1,15 +1,20 @@
 #include "checkpoint/save_checkpoint.hpp"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "checkpoint/agreement.hpp"
-#include "checkpoint/ranges.hpp"
+#include "checkpoint/range_index.hpp"
 #include "checkpoint/state_shard.hpp"
 #include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
@@ -20,21 +25,43 @@ namespace {
 
 constexpr std::int64_t written_round_bytes = std::int64_t{256} << 20;  // written between two meetings of the ranks
 
-// Every rank's two files, known to all.
-std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device, const checkpoint::SavedFile& shard,
-                                                const checkpoint::SavedFile& rank_file) {
-  struct Numbers {
-    std::uint64_t shard_bytes, shard_checksum, rank_bytes, rank_checksum;
-  };
-  const std::vector<Numbers> all =
-      gather_values(world, device, Numbers{shard.bytes, shard.checksum, rank_file.bytes, rank_file.checksum});
-  std::vector<checkpoint::SavedFile> files;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const Numbers& numbers = all[static_cast<std::size_t>(rank)];
-    files.push_back({checkpoint::shard_name(rank, world.size()), numbers.shard_bytes, numbers.shard_checksum});
-    files.push_back({checkpoint::rank_file_name(rank, world.size()), numbers.rank_bytes, numbers.rank_checksum});
+// What the other ranks must know of one rank's files, and rank 0 of what follows.
+struct Written {
+  std::uint64_t shard_bytes, shard_checksum;
+  std::uint64_t own_bytes, own_checksum;  // of plugins' own values; 0: no file
+  std::int64_t header_bytes, reason_bytes;
+};
+
+// Every rank's header of its shard on rank 0, which need not look at files that other hosts may not show yet, and the
+// first rank's reason why its values are not finite.
+struct Gathered {
+  std::vector<std::string> headers;
+  std::string not_finite;
+};
+
+Gathered gather_headers(Group& world, at::Device device, const std::vector<Written>& all, const StateShard& shard) {
+  const at::TensorOptions bytes = at::TensorOptions().dtype(at::kByte);
+  if (world.rank() > 0) {
+    std::string message = shard.header() + shard.not_finite();
+    const at::Tensor values = at::from_blob(message.data(), {std::ssize(message)}, bytes).clone().to(device);
+    world.send(values, 0).wait();
+    return {};
   }
-  return files;
+  Gathered gathered;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const Written& theirs = all[static_cast<std::size_t>(rank)];
+    std::string message = shard.header() + shard.not_finite();
+    if (rank > 0) {
+      const at::Tensor values = at::empty({theirs.header_bytes + theirs.reason_bytes}, bytes.device(device));
+      world.receive(values, rank).wait();
+      const at::Tensor host = values.cpu();
+      message.assign(static_cast<const char*>(host.const_data_ptr()), static_cast<std::size_t>(host.numel()));
+    }
+    gathered.headers.push_back(message.substr(0, static_cast<std::size_t>(theirs.header_bytes)));
+    if (gathered.not_finite.empty())
+      gathered.not_finite = message.substr(static_cast<std::size_t>(theirs.header_bytes));
+  }
+  return gathered;
 }
 
 }  // namespace
@@ -65,15 +92,70 @@ std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const co
   return settings;
 }
 
-std::vector<checkpoint::SavedPlugin> CheckpointSaver::plugin_states() const {
-  std::vector<checkpoint::SavedPlugin> states;
+std::vector<checkpoint::MeasuredState> CheckpointSaver::measure_plugins() const {
+  std::vector<checkpoint::MeasuredState> states;
   for (const auto& [slot, named] : plugins_.all()) {
-    checkpoint::PluginStateWriter writer(named.name);
-    plugin_call(named.name, "save()", session_.stage().rank, [&, &named = named] { named->save(writer); });
-    states.push_back({slot, named.name, named->state_version(), writer.values()});
+    checkpoint::MeasuredState& state = states.emplace_back(named.name);
+    plugin_call(named.name, "save()", session_.stage().rank, [&, &named = named] { named->save(state); });
   }
   return states;
 }
+
+std::vector<bool> CheckpointSaver::compare(const std::vector<checkpoint::MeasuredState>& states) const {
+  std::vector<std::int64_t> mine;
+  for (const checkpoint::MeasuredState& state : states) mine.push_back(static_cast<std::int64_t>(state.checksum()));
+  const std::vector<std::int64_t> all = gather_numbers(*session_.stage().world, session_.store().device(), mine);
+  std::vector<bool> alike(mine.size(), true);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i] != all[i % mine.size()]) alike[i % mine.size()] = false;
+  return alike;
+}
+
+// A rank's files of plugins' values, written plugin by plugin.
+struct CheckpointSaver::PluginFiles {
+  PluginFiles(const std::filesystem::path& folder, const PluginSet& set, const StageState& stage,
+              const std::vector<checkpoint::MeasuredState>& states, const std::vector<bool>& alike)
+      : plugins(set), rank(stage.rank) {
+    using Entry = checkpoint::PluginFileWriter::Entry;
+    std::vector<Entry> all, of_rank;
+    std::size_t i = 0;
+    for (const auto& [slot, named] : set.all()) {
+      const checkpoint::MeasuredState& state = states[i];
+      Entry common{{slot, named.name, named->state_version(), state.values()}, {}}, mine = common;
+      for (const checkpoint::MeasuredState::Bytes& bytes : state.bytes())
+        (bytes.of_rank || !alike[i] ? mine : common).bytes.push_back(bytes);
+      of_all.push_back(alike[i]);
+      if (alike[i]) {
+        mine.plugin.values = nlohmann::json::object();
+        all.push_back(common);
+      }
+      if (!alike[i] || !mine.bytes.empty()) of_rank.push_back(mine);
+      ++i;
+    }
+    if (rank == 0) shared.emplace(folder, checkpoint::plugins_file_name, all);
+    if (!of_rank.empty()) own.emplace(folder, checkpoint::rank_file_name(stage.rank, stage.world->size()), of_rank);
+  }
+
+  // Writes one plugin's bytes; whether there are more.
+  bool advance() {
+    const auto& [slot, named] = plugins.all()[next];
+    checkpoint::PluginFileWriter* const mine = own ? &*own : nullptr;
+    checkpoint::PluginFileWriter* const common = of_all[next] ? (shared ? &*shared : nullptr) : mine;
+    checkpoint::BytesWriter writer(slot, common, mine);
+    plugin_call(named.name, "save()", rank, [&, &named = named] { named->save(writer); });
+    if (++next < plugins.all().size()) return true;
+    if (shared) shared_saved = shared->finish();
+    if (own) own_saved = own->finish();
+    return false;
+  }
+
+  const PluginSet& plugins;
+  int rank;
+  std::optional<checkpoint::PluginFileWriter> shared, own;
+  std::vector<bool> of_all;
+  std::size_t next = 0;
+  checkpoint::SavedFile shared_saved, own_saved;  // without bytes: there is none
+};
 
 std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
   const StepScalars& scalars = session_.stage().scalars;
@@ -82,22 +164,25 @@ std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
                                    scalars.momentum};
 }
 
-std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates) {
-  const std::string final = folder_.of_step(step).string();
-  if (saved_step_ == step) return final;
+std::string CheckpointSaver::save(const Progress& progress) {
+  const std::string final = folder_.of_step(progress.steps).string();
+  if (saved_step_ == progress.steps) return final;
+  mark_if_disproven();
+  share_owner();
   try {
-    write(step, updates, optimizer_updates);
+    write(progress);
   } catch (...) {
-    if (session_.stage().rank == 0) folder_.drop(step);
+    if (session_.stage().rank == 0) folder_.drop(progress.steps);
     throw;
   }
-  saved_step_ = step;
+  saved_step_ = progress.steps;
   return final;
 }
 
 // No step has the number 0.
 void CheckpointSaver::try_saving() {
   const StageState& stage = session_.stage();
+  share_owner();
   const std::filesystem::path folder = folder_.temporary_of_step(0);
   const auto once = [&](const std::function<void()>& work) {
     work_in_rounds(*stage.world, session_.store().device(), [&] { return work(), false; }).check();
@@ -124,45 +209,137 @@ void CheckpointSaver::check_shared(const std::filesystem::path& folder) const {
                     " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
 }
 
-// The ranks meet after each part: the folder is there; the shards are written; the whole has its name.
-void CheckpointSaver::write(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates) {
+void CheckpointSaver::share_owner() {
+  if (std::exchange(has_owner_, true)) return;
+  const bool leader = session_.stage().rank == 0;
+  const checkpoint::Owner mine = leader ? folder_.owner() : checkpoint::Owner{};
+  folder_.set_owner(gather_values(*session_.stage().world, session_.store().device(), mine).front());
+}
+
+void CheckpointSaver::take_loss(double loss, const std::string& what) {
+  if (!unproven_) return;
+  if (!std::isfinite(loss)) {
+    if (disproven_by_.empty()) disproven_by_ = what;
+    return;
+  }
+  unproven_ = false;
+  disproven_by_.clear();
+  if (config_.checkpoint.keep != 1) return;  // the others kept so many when it was saved
+  work_in_rounds(*session_.stage().world, session_.store().device(), [&] {
+    if (session_.stage().rank == 0) folder_.retain(saved_step_, 1, 0);
+    return false;
+  }).check();
+}
+
+void CheckpointSaver::mark_if_disproven() noexcept {
+  if (!unproven_ || disproven_by_.empty()) return;
+  unproven_ = false;
+  const std::string what = std::exchange(disproven_by_, "");
+  if (session_.stage().rank != 0) return;
+  const std::string folder = folder_.of_step(saved_step_).string();
+  try {
+    folder_.mark_not_finite(saved_step_, what);
+    spdlog::warn(
+        "{}: {} was not finite, with the weights that are saved there; it is marked, and --resume goes on from "
+        "the last one whose values are finite",
+        folder, what);
+  } catch (const std::exception& error) {
+    spdlog::warn("{}: {} was not finite, with the weights that are saved there, and that cannot be written there: {}",
+                 folder, what, error.what());
+  }
+}
+
+// The ranks meet after each part: the folder is there; the files are written; they are read back; the whole has its
+// name.
+void CheckpointSaver::write(const Progress& progress) {
   const c10::NoGradGuard no_grad;
   const StageState& stage = session_.stage();
   Group& world = *stage.world;
   const at::Device device = session_.store().device();
-  const std::filesystem::path folder = folder_.temporary_of_step(step);
+  const std::filesystem::path folder = folder_.temporary_of_step(progress.steps);
   const auto once = [&](const std::function<void()>& work) {
     work_in_rounds(world, device, [&] { return work(), false; }).check();
   };
 
   once([&] {
-    if (stage.rank == 0) folder_.begin(step);
+    if (stage.rank == 0) folder_.begin(progress.steps);
   });
+  std::vector<checkpoint::MeasuredState> states;
+  once([&] {
+    check_shared(folder);
+    states = measure_plugins();
+  });
+  const std::vector<bool> alike = compare(states);
+  std::optional<PluginFiles> plugins;
   std::optional<StateShard> shard;
-  checkpoint::SavedFile rank_file;
   work_in_rounds(world, device, [&] {
+    if (!plugins) plugins.emplace(folder, plugins_, stage, states, alike);
     if (!shard) {
-      check_shared(folder);
-      rank_file = checkpoint::write_saved(folder, checkpoint::rank_file_name(stage.rank, world.size()),
-                                          checkpoint::format_rank_file(plugin_states()));
-      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
-                    pending().has_value(), stage.local ? &*stage.local : nullptr, step);
+      if (!plugins->advance())
+        shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
+                      pending().has_value(), stage.local ? &*stage.local : nullptr, progress.steps);
+      return true;
     }
     return shard->advance(written_round_bytes);
   }).check();
-  std::vector<checkpoint::SavedFile> files = gather_files(world, device, shard->saved(), rank_file);
+
+  const checkpoint::SavedFile mine = shard->saved(), own = plugins->own_saved;
+  const std::vector<Written> all = gather_values(world, device,
+                                                 Written{mine.bytes, mine.checksum, own.bytes, own.checksum,
+                                                         std::ssize(shard->header()), std::ssize(shard->not_finite())});
+  const Gathered gathered = gather_headers(world, device, all, *shard);
+  checkpoint::TrainingCheckpoint saved;
   once([&] {
-    if (stage.rank == 0) finish(step, updates, optimizer_updates, std::move(files));
+    if (stage.rank > 0) return;
+    saved = describe(progress);
+    if (saved.is_finite()) saved.not_finite = gathered.not_finite;
+    std::vector<checkpoint::SafetensorsFile> shards;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      const Written& theirs = all[static_cast<std::size_t>(rank)];
+      const std::string name = checkpoint::shard_name(rank, world.size());
+      saved.files.push_back({name, theirs.shard_bytes, theirs.shard_checksum});
+      shards.emplace_back((folder / name).string(), gathered.headers[static_cast<std::size_t>(rank)],
+                          theirs.shard_bytes);
+    }
+    for (int rank = 0; rank < world.size(); ++rank)
+      if (const Written& theirs = all[static_cast<std::size_t>(rank)]; theirs.own_bytes > 0)
+        saved.files.push_back({checkpoint::rank_file_name(rank, world.size()), theirs.own_bytes, theirs.own_checksum});
+    saved.files.push_back(plugins->shared_saved);
+    try {  // every element once: a partitioner that counts some twice or never is found out while an earlier checkpoint
+           // is there
+      saved.files.push_back(checkpoint::RangeIndex(folder, shards, saved.parameters).save());
+    } catch (const checkpoint::DamagedCheckpoint& error) {
+      throw Bug(stage.partitioner.name + " does not own every element once: " + error.what());
+    }
   });
+
+  std::vector<checkpoint::SavedFile> written{mine};
+  if (own.bytes > 0) written.push_back(own);
+  if (stage.rank == 0) written.insert(written.end(), saved.files.end() - 2, saved.files.end());
+  checkpoint::Verification verification(folder, std::move(written));
+  work_in_rounds(world, device, [&] {
+    try {
+      return verification.advance(written_round_bytes);
+    } catch (const checkpoint::DamagedCheckpoint& error) {
+      throw EnvironmentError(std::string(error.what()) +
+                             ": the disk does not give back what was written a moment ago; earlier checkpoints stay");
+    }
+  }).check();
+  once([&] {
+    if (stage.rank == 0) finish(saved);
+  });
+  // All ranks alike: whether the next loss matters.
+  unproven_ = reduce_numbers(world, device, {stage.rank == 0 && saved.is_finite() ? 1 : 0}).front() > 0;
+  disproven_by_.clear();
 }
 
-void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates,
-                             std::vector<checkpoint::SavedFile> files) {
+checkpoint::TrainingCheckpoint CheckpointSaver::describe(const Progress& progress) const {
   checkpoint::TrainingCheckpoint saved;
-  saved.step = step;
-  saved.updates = updates;
-  saved.optimizer_updates = optimizer_updates;
-  saved.samples = step * config_.train.global_batch;
+  saved.step = progress.steps;
+  saved.updates = progress.updates;
+  saved.optimizer_updates = progress.optimizer_updates;
+  saved.not_finite = progress.not_finite;
+  saved.samples = progress.steps * config_.train.global_batch;
   saved.data = content_.data;
   saved.pending = pending();
   saved.layout = saved_layout(config_);
@@ -183,16 +360,32 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::int64
         if (state.block > 1) parameter.block_states[name] = state.block;
       }
   }
-  saved.files = std::move(files);
-  const std::filesystem::path folder = folder_.temporary_of_step(step);
-  try {  // every element once: a partitioner that counts some twice or never is found out while an earlier checkpoint
-         // is there
-    const checkpoint::RangeSource whole(folder, saved.files, saved.parameters);
-  } catch (const checkpoint::DamagedCheckpoint& error) {
-    throw Bug(session_.stage().partitioner.name + " does not own every element once: " + error.what());
-  }
+  return saved;
+}
+
+// On rank 0.
+void CheckpointSaver::finish(const checkpoint::TrainingCheckpoint& saved) {
+  const std::filesystem::path folder = folder_.temporary_of_step(saved.step);
   checkpoint::write_saved(folder, checkpoint::checkpoint_file_name, saved.text());
-  folder_.finish(step, config_.checkpoint.keep);
+  data::forget_cached((folder / checkpoint::checkpoint_file_name).string());
+  try {
+    checkpoint::TrainingCheckpoint::read(folder);
+  } catch (const checkpoint::DamagedCheckpoint& error) {
+    throw EnvironmentError(std::string(error.what()) +
+                           ": the disk does not give back what was written a moment ago; earlier checkpoints stay");
+  }
+  folder_.finish(saved.step);
+  const std::int64_t keep = config_.checkpoint.keep;
+  if (saved.is_finite()) {
+    folder_.point_latest_to(saved.step);
+    folder_.retain(saved.step, keep, 1);
+    return;
+  }
+  folder_.retain(saved.step, keep, std::numeric_limits<std::int64_t>::max());  // all that are finite
+  const std::optional<std::int64_t> good = folder_.finite_below(saved.step);
+  spdlog::warn("{}: {} is not finite; {}", folder_.of_step(saved.step).string(), saved.not_finite,
+               good ? "checkpoints before it stay, and --resume goes on from " + folder_.of_step(*good).string()
+                    : "no checkpoint before it is there");
 }
 
 }  // namespace strata::runtime

@@ -2,7 +2,16 @@
 
 #include <algorithm>
 
+#include "checkpoint/finite.hpp"
+
 namespace strata::runtime {
+
+namespace {
+
+// Bytes of a buffer that are in memory at once, where it rests on a disk.
+constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
+
+}  // namespace
 
 std::string name_of_group(const std::string& state, int group) {
   return state + " of group " + std::to_string(group);
@@ -78,9 +87,15 @@ bool StateShard::advance(std::int64_t bytes) {
   while (tensor_ < order.size() && bytes > 0) {
     const BufferRange& values = values_.at(order[tensor_]);
     const auto width = static_cast<std::int64_t>(c10::elementSize(buffers_.dtype(values)));
-    const std::int64_t count = std::min(values.elements - element_, std::max<std::int64_t>(bytes / width, 1));
-    buffers_.with({values.buffer, values.begin + element_, count}, state::Access::Read,
-                  [&](const at::Tensor& some) { writer_->write_range(order[tensor_], element_, some); });
+    const std::int64_t some_bytes = std::min(bytes, chunk_bytes);
+    const std::int64_t count = std::min(values.elements - element_, std::max<std::int64_t>(some_bytes / width, 1));
+    buffers_.with({values.buffer, values.begin + element_, count}, state::Access::Read, [&](const at::Tensor& some) {
+      if (not_finite_.empty() && !checkpoint::is_finite(some)) {
+        const checkpoint::RangeName name = checkpoint::parse_range_name(order[tensor_]).value();
+        not_finite_ = "the " + name.state + " of " + name.parameter;
+      }
+      writer_->write_range(order[tensor_], element_, some);
+    });
     bytes -= count * width;
     element_ += count;
     if (element_ < values.elements) continue;
@@ -105,10 +120,14 @@ class EntryReader {
       : source_(source), state_(state), entry_(entry) {}
 
   void read(const std::string& name, std::int64_t begin, const BufferRange& to) {
-    state_.buffers().with(to, state::Access::Write, [&](const at::Tensor& values) {
-      source_.read(entry_.piece.info.parameter, name, begin, begin + to.elements, values);
-      bytes_ += values.nbytes();
-    });
+    const auto width = static_cast<std::int64_t>(c10::elementSize(state_.buffers().dtype(to)));
+    for (std::int64_t at = 0; at < to.elements; at += chunk_bytes / width) {
+      const std::int64_t count = std::min(chunk_bytes / width, to.elements - at);
+      state_.buffers().with({to.buffer, to.begin + at, count}, state::Access::Write, [&](const at::Tensor& values) {
+        source_.read(entry_.piece.info.parameter, name, begin + at, begin + at + count, values);
+        bytes_ += values.nbytes();
+      });
+    }
   }
   void read_runs(const std::string& name, const BufferRange& to, std::int64_t block = 1) {
     const PieceInfo& info = entry_.piece.info;

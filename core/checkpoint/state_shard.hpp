@@ -28,6 +28,9 @@ class StateShard {
   bool advance(std::int64_t bytes);
   // Of the whole file.
   checkpoint::SavedFile saved() const { return {name_, writer_->bytes(), writer_->checksum()}; }
+  const std::string& header() const { return writer_->header(); }
+  // The first state written that holds NaN or infinity, "the master of NAME"; empty: none does.
+  const std::string& not_finite() const { return not_finite_; }
 
  private:
   using Specs = std::vector<checkpoint::TensorSpec>;
@@ -41,13 +44,14 @@ class StateShard {
   std::optional<checkpoint::SafetensorsWriter> writer_;
   std::size_t tensor_ = 0;    // the next to write, in the file's order
   std::int64_t element_ = 0;  // and where in it
+  std::string not_finite_;
 };
 
 // The name in checkpoints of what only one of several replica groups has: "exp_avg of group 2".
 std::string name_of_group(const std::string& state, int group);
 // Under which a state of the optimizer is saved: every group's, or its own where groups do not train by themselves.
 std::vector<std::string> saved_names(const std::string& state, const std::optional<LocalTraining>& local);
-// And of the momentum of the outer step.
+// Checkpoint name of the outer momentum.
 inline constexpr const char* outer_momentum = "outer_momentum";
 
 // Reads what an entry holds, however the run that saved it was cut, and rounds the weights into the parameter. Returns

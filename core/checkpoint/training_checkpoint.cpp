@@ -68,6 +68,7 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.samples = count(body, "samples");
   checkpoint.data.samples = count(body, "data_samples");
   if (body.contains("data_xxh3")) checkpoint.data.content = read_checksum(body.at("data_xxh3").get<std::string>());
+  if (body.contains("not_finite")) checkpoint.not_finite = body.at("not_finite").get<std::string>();
   if (body.contains("pending")) {
     const json& pending = body.at("pending");
     checkpoint.pending.emplace(PendingUpdate{pending.at("learning_rate").get<double>(), count(pending, "updates"),
@@ -125,7 +126,20 @@ std::string shard_name(std::int64_t rank, std::int64_t world_size) {
 }
 
 std::string rank_file_name(std::int64_t rank, std::int64_t world_size) {
+  return "rank-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".safetensors";
+}
+
+std::string former_rank_file_name(std::int64_t rank, std::int64_t world_size) {
   return "rank-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".json";
+}
+
+bool is_shard(const std::string& name) {
+  return name.starts_with("shard-") && name.ends_with(".safetensors");
+}
+
+const SavedFile* TrainingCheckpoint::file(const std::string& name) const {
+  const auto found = std::ranges::find(files, name, &SavedFile::name);
+  return found == files.end() ? nullptr : &*found;
 }
 
 const std::string* TrainingCheckpoint::setting(const std::string& key) const {
@@ -146,6 +160,7 @@ std::string TrainingCheckpoint::text() const {
                          {"tensor", layout.tensor}}},
                        {"model_config", model_config}};
   if (data.content) body["data_xxh3"] = format_checksum(*data.content);
+  if (!is_finite()) body["not_finite"] = not_finite;
   if (optimizer_updates != updates) body["optimizer_updates"] = optimizer_updates;
   if (pending) {
     body["pending"] = {{"learning_rate", pending->learning_rate},
@@ -182,18 +197,18 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   check_text(path, text);
   TrainingCheckpoint checkpoint;
   checkpoint.folder = folder;
-  std::int64_t format = 0;
+  std::int64_t& format = checkpoint.format;
   try {
     const json whole = parse_json(text, path.string());
     const json& body = whole.at("checkpoint");
     format = count(body, "format");
-    if (format == newest_format) read_body(body, checkpoint);
+    if (format >= 1 && format <= newest_format) read_body(body, checkpoint);
   } catch (const std::exception& error) {  // the library's as well: its checksum is right, its content is not
     damaged(path, std::string("is not what Strata writes: ") + error.what());
   }
-  if (format != newest_format)
+  if (format < 1 || format > newest_format)
     throw UserError(Place{path.string()},
-                    "is of format " + std::to_string(format) + ", and this version of Strata reads format " +
+                    "is of format " + std::to_string(format) + ", and this version of Strata reads formats 1 to " +
                         std::to_string(newest_format) + "; use the version that wrote it, or a newer one");
   return checkpoint;
 }
@@ -210,9 +225,13 @@ Verification::Verification(const TrainingCheckpoint& checkpoint, int rank, int r
   }
 }
 
+Verification::Verification(fs::path folder, std::vector<SavedFile> files)
+    : folder_(std::move(folder)), files_(std::move(files)), past_cache_(true) {}
+
 void Verification::open_next() {
   SavedFile saved = std::move(files_.back());
   files_.pop_back();
+  if (past_cache_) data::forget_cached((folder_ / saved.name).string());
   data::InputFile file = open_saved(folder_ / saved.name);
   if (file.size() != saved.bytes)
     damaged(file.path(),

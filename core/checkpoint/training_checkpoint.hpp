@@ -1,12 +1,15 @@
 // A checkpoint of a training run is a folder of files:
 //   shard-R-of-N.safetensors   what rank R owns, by ranges: see ranges.hpp
-//   rank-R-of-N.json           rank R's plugins' own values: see plugin_state.hpp
+//   index.safetensors          where in the shards each range lies: see range_index.hpp
+//   plugins.safetensors        plugins' values that all ranks have alike: see plugin_state.hpp
+//   rank-R-of-N.safetensors    those that rank R has of its own, where it has any
 //   checkpoint.json            everything else, with size and checksum of every file above; written last
 // Over the shards every element of every parameter and of its optimizer state stands once, whatever the ranks' layout
 // was, so that any other number of ranks can read it. checkpoint.json is JSON whose first line holds the checksum of
 // all that follows it:
 //   {"xxh3": "0123456789abcdef", "checkpoint":
-//   { "format": 1, "step": 7, ... }}
+//   { "format": 2, "step": 7, ... }}
+// Format 1 had no index, and rank-R-of-N.json of every rank in place of the two files of plugins.
 #pragma once
 #include <strata/error.hpp>
 
@@ -80,21 +83,27 @@ struct RunData {
 };
 
 struct TrainingCheckpoint {
-  static constexpr std::int64_t newest_format = 1;
+  static constexpr std::int64_t newest_format = 2;
 
-  std::filesystem::path folder;        // where it lies; not written
-  std::int64_t step = 0;               // steps made: the next one has this number
-  std::int64_t updates = 0;            // of them not skipped, with one that is pending
-  std::int64_t optimizer_updates = 0;  // in these; several a step where the schedule updates within it
-  std::int64_t samples = 0;            // seen so far
+  std::filesystem::path folder;         // where it lies; not written
+  std::int64_t format = newest_format;  // as it was read; what is written is the newest
+  std::int64_t step = 0;                // steps made: the next one has this number
+  std::int64_t updates = 0;             // of them not skipped, with one that is pending
+  std::int64_t optimizer_updates = 0;   // in these; several a step where the schedule updates within it
+  std::int64_t samples = 0;             // seen so far
   RunData data;
   std::optional<PendingUpdate> pending;  // the shards then hold a kept gradient of each trained parameter
+  // What of it is NaN or infinite: "the master of NAME", "the loss of step 7"; empty: nothing. Older versions did not
+  // look, and theirs count as finite.
+  std::string not_finite;
   SavedLayout layout;
   std::string model_config;  // the config.json that the model's sizes came from, or empty
   std::vector<std::pair<std::string, std::string>> config;  // the resolved config: key, value
   std::vector<SavedParameter> parameters;                   // of the whole model; a tied one once
   std::vector<SavedFile> files;
 
+  bool is_finite() const { return not_finite.empty(); }
+  const SavedFile* file(const std::string& name) const;  // or null
   // The value of a config key, or null.
   const std::string* setting(const std::string& key) const;
   // The text of checkpoint.json.
@@ -104,14 +113,19 @@ struct TrainingCheckpoint {
   static TrainingCheckpoint read(const std::filesystem::path& folder);
 };
 
-std::string shard_name(std::int64_t rank, std::int64_t world_size);      // "shard-0-of-2.safetensors"
-std::string rank_file_name(std::int64_t rank, std::int64_t world_size);  // "rank-0-of-2.json"
+std::string shard_name(std::int64_t rank, std::int64_t world_size);  // "shard-0-of-2.safetensors"
+bool is_shard(const std::string& name);
+std::string rank_file_name(std::int64_t rank, std::int64_t world_size);         // "rank-0-of-2.safetensors"
+std::string former_rank_file_name(std::int64_t rank, std::int64_t world_size);  // of format 1
 inline constexpr const char* checkpoint_file_name = "checkpoint.json";
 
 // One rank's share of comparing all files with what checkpoint.json says of them: about as many bytes as every other's.
 class Verification {
  public:
   Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks);
+  // Of these files of a folder, which were written just now: as the disk or the server gives them, not this host's
+  // cache.
+  Verification(std::filesystem::path folder, std::vector<SavedFile> files);
   // Reads up to `bytes` more, and returns whether there are more. Blocks. Throws DamagedCheckpoint when a file is
   // missing or has another size or checksum, EnvironmentError when the disk fails.
   bool advance(std::uint64_t bytes);
@@ -126,6 +140,7 @@ class Verification {
   void open_next();
   std::filesystem::path folder_;
   std::vector<SavedFile> files_;  // still to begin, the last one next
+  bool past_cache_ = false;
   std::optional<OpenFile> file_;
 };
 

@@ -18,6 +18,7 @@
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/content.hpp"
+#include "checkpoint/finite.hpp"
 #include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
@@ -79,19 +80,37 @@ void SavedWeights::verify(Session& session) const {
   work_in_rounds(world, session.store().device(), [&] { return verification.advance(round_bytes); }).check();
 }
 
-ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
-  if (folder_)
-    return [reader = std::make_shared<const checkpoint::RangeReader>(folder_, name_map(model, layers))](
-               const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
-      reader->fill(parameter.name, begin, end, destination);
-    };
+void SavedWeights::check_finite(Session& session) const {
+  work_in_rounds(*session.stage().world, session.store().device(), [&] {
+    if (not_finite_->empty()) return false;
+    throw UserError(*not_finite_ + checkpoint::not_finite_remedy);
+  }).check();
+}
+
+SavedWeights::Reader SavedWeights::reader(const Model& model, const std::vector<LayerInfo>& layers) const {
+  if (folder_) {
+    const auto ranges = std::make_shared<const checkpoint::RangeReader>(folder_, name_map(model, layers));
+    return {[ranges](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end,
+                     const at::Tensor& destination) { ranges->fill(parameter.name, begin, end, destination); },
+            [ranges](const std::string& parameter) { return ranges->origin(parameter); }};
+  }
   check_model(*checkpoint_, layers);
   const auto ranges =
       std::make_shared<const checkpoint::RangeSource>(checkpoint_->folder, checkpoint_->files, checkpoint_->parameters);
-  return [ranges, folder = checkpoint_->folder.string()](const ParameterInfo& parameter, std::int64_t begin,
-                                                         std::int64_t end, const at::Tensor& destination) {
-    ranges->read(parameter.name, checkpoint::master_state, begin, end, destination);
-    checkpoint::check_finite(destination, begin, Place{folder}, "parameter " + parameter.name);
+  return {
+      [ranges](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
+        ranges->read(parameter.name, checkpoint::master_state, begin, end, destination);
+      },
+      [folder = checkpoint_->folder.string()](const std::string& parameter) {
+        return folder + ": parameter " + parameter;
+      }};
+}
+
+ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
+  return [reader = reader(model, layers), found = not_finite_](const ParameterInfo& parameter, std::int64_t begin,
+                                                               std::int64_t end, const at::Tensor& destination) {
+    reader.values(parameter, begin, end, destination);
+    if (found->empty()) *found = checkpoint::not_finite_text(destination, begin, reader.origin(parameter.name));
   };
 }
 

@@ -1,6 +1,7 @@
 // Weights into a session and out of it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -32,9 +33,19 @@ class SavedWeights {
   void verify(Session& session) const;
   // Throws UserError when they are another model's.
   ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
+  // After source() has given this rank's values. Throws UserError that names a parameter with NaN or infinity, of any
+  // rank. [collective]
+  void check_finite(Session& session) const;
 
  private:
+  struct Reader {
+    ValueSource values;
+    std::function<std::string(const std::string&)> origin;  // of a parameter: its file or folder, and its name there
+  };
+  Reader reader(const Model& model, const std::vector<LayerInfo>& layers) const;
+
   std::string path_;
+  std::shared_ptr<std::string> not_finite_ = std::make_shared<std::string>();  // names the first such parameter
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
@@ -54,7 +65,8 @@ std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::strin
 void try_export(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype);
 
 // Writes the master weights as a folder that Hugging Face libraries open. Rank after rank sends what it owns to rank 0,
-// which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+// which writes ranges as they come: no rank holds the model. Throws UserError that names a tensor with NaN or infinity,
+// and leaves nothing then. [collective] over the run; blocks the host.
 void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
                     const checkpoint::SourceFolder& source);
 

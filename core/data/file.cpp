@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "text/size.hpp"
 
@@ -133,9 +134,44 @@ void OutputFile::finish() {
 }
 
 void flush_folder(const std::string& folder) {
+  const auto refused = [](int error) {  // by the file system or the folder's mode: not a fault of the disk
+    return error == EINVAL || error == EOPNOTSUPP || error == EROFS || error == EACCES;
+  };
+  const auto check = [&](int error) {
+    if (!refused(error))
+      throw EnvironmentError(folder + ": flushing the names in this folder failed: " + text_of(error) +
+                             "; what was written there may be lost in a power failure");
+  };
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
+  if (descriptor < 0) return check(errno);
+  int error = 0;
+  while (::fsync(descriptor) != 0) {
+    error = errno;
+    if (error != EINTR) break;
+    error = 0;
+  }
+  ::close(descriptor);
+  if (error != 0) check(error);
+}
+
+std::error_code make_folders(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> parents;  // of the folders that are made
+  std::error_code error;
+  fs::path folder = fs::absolute(path).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "out/" is "out"
+  for (; !fs::exists(folder, error) && folder.has_relative_path(); folder = folder.parent_path())
+    parents.push_back(folder.parent_path());
+  fs::create_directories(path, error);
+  if (error) return error;
+  for (const fs::path& parent : parents) flush_folder(parent.string());
+  return {};
+}
+
+void forget_cached(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw_cannot_open(path, "cannot be read back", errno);
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);  // advice: a file system without a cache has none to drop
   ::close(descriptor);
 }
 

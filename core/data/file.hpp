@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <system_error>
 
 namespace strata::data {
 
@@ -51,8 +52,17 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-// Flushes a folder's list of names, so that a rename in it outlives a power cut. Best effort: some file systems refuse
-// it.
+// Flushes a folder's list of names, so that a rename in it outlives a power failure. A file system that cannot flush
+// folders (EINVAL, EOPNOTSUPP, EROFS) and a folder that may not be opened for reading (EACCES) are passed over. Throws
+// EnvironmentError for any other error.
 void flush_folder(const std::string& folder);
+
+// Makes a folder and those above it, and flushes the names of the new ones. Returns why one cannot be made. Throws as
+// flush_folder.
+std::error_code make_folders(const std::string& path);
+
+// Drops a flushed file's pages from this host's cache, so that the next read comes from the disk or the server. Throws
+// when the file cannot be opened.
+void forget_cached(const std::string& path);
 
 }  // namespace strata::data

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
+#include "group/numbers.hpp"
 #include "run/rank_facts.hpp"
 #include "run/run.hpp"
 
@@ -80,6 +81,7 @@ void Run::fill() {
   if (!files_.weights) return session_.fill(initial_values(static_cast<std::uint64_t>(config_.train.seed)));
   files_.weights->verify(session_);
   session_.fill(files_.weights->source(*plugins_.model, session_.stage().model_layers));
+  files_.weights->check_finite(session_);
 }
 
 std::optional<Resumed> Run::resume(const std::string& from) {
@@ -99,9 +101,24 @@ std::optional<report::ValidationResult> Run::validate(const Validation::Progress
 std::string Run::save_checkpoint() {
   groups_->does("saving a checkpoint");
   session_.make_pending_updates();
-  const std::string folder = saver_.save(steps_done_, updates_, optimizer_updates_);
+  const std::string folder = saver_.save({steps_done_, updates_, optimizer_updates_, not_finite_});
   groups_->does("between two steps");
   return folder;
+}
+
+void Run::prove_checkpoint() {
+  if (!saver_.is_unproven() || !has_data()) return;
+  const std::int64_t step = steps_done_ - 1;
+  const data::TokenBatch batch = data_->micro_batch(step, 0, session_.place().data);
+  MicroBatch seen = on_device(step, 0, batch);
+  seen.training = false;
+  const at::Device device = session_.store().device();
+  if (reduce_numbers(*session_.stage().world, device, {session_.counted(batch.valid_tokens)}).front() == 0) return;
+  const at::Tensor sums = LossSums::zeros(device);
+  session_.evaluate({seen}, sums);
+  const MeanLosses losses = session_.mean_losses(sums, batch.valid_tokens);
+  saver_.take_loss(losses.loss, "the loss after step " + std::to_string(steps_done_));
+  saver_.mark_if_disproven();
 }
 
 void Run::try_writing(const std::string& export_folder, const std::string& type) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -79,6 +80,18 @@ bool Run::another_follows() const {
 }
 
 report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
+  const std::string what = "the loss of step " + std::to_string(input.step + 1);
+  not_finite_ = std::isfinite(outcome.loss) ? "" : what;
+  saver_.take_loss(outcome.loss, what);
+  try {
+    return record_of(input, outcome, step_s);
+  } catch (const EnvironmentError&) {  // the run ends here
+    saver_.mark_if_disproven();
+    throw;
+  }
+}
+
+report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& outcome, double step_s) {
   report::StepRecord record;
   record.step = input.step;
   record.learning_rate = input.learning_rate;

@@ -99,6 +99,9 @@ class Run {
   // Tries what saving and exporting need before there is anything to lose: every rank writes to checkpoint.path, and
   // rank 0 makes the folder of an export, unless its name is empty. Throws, the same on all ranks. [collective]
   void try_writing(const std::string& export_folder, const std::string& type = "fp32");
+  // For the checkpoint after the last step: computes a loss of one micro-batch with its weights and, where that is not
+  // finite, marks the checkpoint. [collective]
+  void prove_checkpoint();
   // Writes the weights to a new folder, in this type: see export_type(). [collective]
   void export_weights(const std::string& folder, const std::string& type = "fp32");
 
@@ -120,6 +123,7 @@ class Run {
   // What it reads from files, of which the ranks see the same before the groups connect.
   std::unique_ptr<GroupProvider> connected(const MakeGroups& make_groups, const plugin_host::PluginRegistry& registry);
   checkpoint::RunData data_of_run() const;
+  report::StepRecord record_of(const StepInput& input, const StepOutcome& outcome, double step_s);
   bool judge(report::StepRecord& record);
   void check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const;
   // Whether what is made every `every` steps is made after so many.
@@ -144,6 +148,7 @@ class Run {
   std::int64_t steps_done_ = 0;
   std::int64_t updates_ = 0;            // steps that were not skipped
   std::int64_t optimizer_updates_ = 0;  // of them all; several a step where stages update within it
+  std::string not_finite_;              // the last step's loss, where it was not: "the loss of step 7"
   std::optional<StepInput> next_;       // of the next step, read when the step before looked ahead
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;

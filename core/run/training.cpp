@@ -19,7 +19,10 @@ std::string train(Run& run, TrainingObserver& observer) {
     run.agree_to_stop();
   }
   // What was loaded or initialised and not trained on needs no saving.
-  if (!config.checkpoint.path.empty() && run.steps_done() > first) saved_in = run.save_checkpoint();
+  if (!config.checkpoint.path.empty() && run.steps_done() > first) {
+    saved_in = run.save_checkpoint();
+    if (run.stopped_by() == 0) run.prove_checkpoint();
+  }
   return saved_in;
 }
 

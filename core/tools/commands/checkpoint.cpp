@@ -83,7 +83,7 @@ std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& 
 nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, const std::vector<std::string>& states) {
   nlohmann::ordered_json json = {
       {"path", saved.folder.string()},
-      {"format", checkpoint::TrainingCheckpoint::newest_format},
+      {"format", saved.format},
       {"step", saved.step},
       {"updates", saved.updates},
       {"optimizer_updates", saved.optimizer_updates},
@@ -94,6 +94,8 @@ nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, cons
       {"weights", weights_in(saved)},
       {"optimizer_state", states},
       {"pending_update", saved.pending.has_value()},
+      {"finite", saved.is_finite()},
+      {"not_finite", saved.not_finite},
       {"bytes", bytes_in(saved)},
       {"verified", true}};
   json["files"] = nlohmann::ordered_json::array();
@@ -147,6 +149,7 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
       << weights_in(saved) << " weights in " << saved.parameters.size() << " parameters\n  optimizer        "
       << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text
       << (saved.pending ? "\n  pending          the update of the last step's gradient (step_policy: delayed)" : "")
+      << (saved.is_finite() ? "" : "\n  not finite       " + saved.not_finite + "; --resume passes it over")
       << "\n  saved by         " << count(saved.layout.world_size, "rank") << ": "
       << count(saved.layout.pipeline, "stage") << " x " << saved.layout.data << " data-parallel\n  size             "
       << config::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1 << " files, all verified\n";

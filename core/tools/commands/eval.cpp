@@ -2,6 +2,7 @@
 #include <unistd.h>
 #include <strata/error.hpp>
 
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -65,6 +66,12 @@ int evaluate(const RunArguments& arguments, const std::string& checkpoint, repor
                                              })
                                               .value();
   progress.finish();
+  if (!std::isfinite(result.loss))
+    throw UserError(
+        "the loss of " + std::to_string(result.samples) + " samples is " + report::formatted("%f", result.loss) +
+        ": the weights are finite, and what the model computes with them is not; they are of a training that "
+        "diverged, or too large for " +
+        resolved.config.precision.name);
   if (place.rank == 0) print(result, format, out);
   return 0;
 }

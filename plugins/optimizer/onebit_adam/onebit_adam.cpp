@@ -147,7 +147,7 @@ class OnebitAdam final : public Optimizer, public ExchangingOptimizer {
 
   PluginContext& context_;
   OnebitAdamOptions options_;
-  toolbox::SignExchange exchange_{"onebit_adam"};
+  toolbox::SignExchange exchange_;
   std::map<std::string, Momenta> momenta_;  // by the call's first parameter
 };
 

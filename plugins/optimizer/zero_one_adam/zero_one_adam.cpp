@@ -115,14 +115,14 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
   void save(StateWriter& writer) const override {
     if (!exchange_.connected()) return;
     exchange_.save(writer);
-    std::vector<std::byte> momenta, moved;
+    std::vector<at::Tensor> momenta, moved;
     for (const auto& [parameter, own] : own_) {
       const bool none = !own.momentum.defined();  // no step yet
-      toolbox::add_bytes(momenta, none ? at::zeros({own.end - own.begin}) : own.momentum);
-      toolbox::add_bytes(moved, none ? at::zeros({own.end - own.begin}) : own.moved);
+      momenta.push_back(none ? at::zeros({own.end - own.begin}) : own.momentum);
+      moved.push_back(none ? at::zeros({own.end - own.begin}) : own.moved);
     }
-    writer.rank_bytes("exp_avg", momenta);
-    writer.rank_bytes("momentum_accumulator", moved);
+    toolbox::save_tensors(writer, "exp_avg", momenta);
+    toolbox::save_tensors(writer, "momentum_accumulator", moved);
   }
 
   void load(StateReader& reader, int version) override {
@@ -130,15 +130,14 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
     if (const std::string said = exchange_.load(reader); !said.empty())
       context_.log(LogLevel::Warning, said + "; momenta and local steps are those of the ranks that wrote the weights");
     if (!exchange_.has_saved(reader)) return;
-    toolbox::TensorBytes momenta(reader.bytes("exp_avg"), "exp_avg of zero_one_adam");
-    toolbox::TensorBytes moved(reader.bytes("momentum_accumulator"), "momentum_accumulator of zero_one_adam");
+    std::vector<at::Tensor> momenta, moved;
     for (auto& [parameter, own] : own_) {
-      own.momentum = at::zeros({own.end - own.begin});
-      own.moved = at::zeros({own.end - own.begin});
-      momenta.read(own.momentum);
-      moved.read(own.moved);
+      momenta.push_back(own.momentum = at::zeros({own.end - own.begin}));
+      moved.push_back(own.moved = at::zeros({own.end - own.begin}));
       own.loaded = true;
     }
+    toolbox::load_tensors(reader, "exp_avg", momenta);
+    toolbox::load_tensors(reader, "momentum_accumulator", moved);
   }
 
  private:
@@ -254,7 +253,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
   PluginContext& context_;
   ZeroOneAdamOptions options_;
   std::int64_t summed_updates_;
-  toolbox::SignExchange exchange_{"zero_one_adam", 8};
+  toolbox::SignExchange exchange_;
   std::map<std::string, Own> own_;  // by parameter; only where ranks exchange
 };
 

@@ -1,17 +1,14 @@
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/compressed_sums.hpp>
+#include <strata/toolbox/tensor_bytes.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <span>
 
 namespace strata::toolbox {
-
-namespace {
-// What a rank's file of a checkpoint may hold of them, two characters each.
-constexpr std::int64_t most_saved_bytes = 4'000'000'000;
-}  // namespace
 
 void CompressedSums::attach(PartitionContext& context, Group& shard, Group* replicate,
                             const std::vector<ShardLayout>& layouts, const GradientCompression& compression) {
@@ -55,13 +52,6 @@ void CompressedSums::keep_errors(PartitionContext& context, const FlatParameterI
   if (bytes == 0) return;
   home.errors = context.store().allocate(Category::Gradient, Tier::Device, flat.name + ", errors of its messages",
                                          bytes, at::kByte);
-  std::int64_t sum = 0;
-  for (const Home& one : homes_) sum += one.errors.defined() ? one.errors.numel() : 0;
-  if (sum > most_saved_bytes)
-    throw UserError("error_feedback is true and keeps more than " + std::to_string(most_saved_bytes) +
-                    " bytes of errors on a rank, one for each element of its gradients, which is the most that a "
-                    "checkpoint holds of a plugin's own values; leave error_feedback out, or share layers and stages "
-                    "between more ranks (parallel.tensor, parallel.pipeline)");
   std::int64_t begin = 0;
   for (Messages* messages : all) {
     const std::int64_t size = messages->of.error_bytes();
@@ -158,42 +148,45 @@ CompressedExchange CompressedSums::gather_over_replicas(const FlatParameter& fla
 
 void CompressedSums::save(StateWriter& writer) const {
   if (!compression_.error_feedback) return;
-  std::vector<std::byte> all;
-  const auto add = [&](const void* from, std::size_t bytes) {
-    const auto* const begin = static_cast<const std::byte*>(from);
-    all.insert(all.end(), begin, begin + bytes);
-  };
+  std::vector<std::int64_t> updates;
+  std::vector<at::Tensor> errors;
   for (const Home& home : homes_) {
     if (!home.errors.defined()) continue;
-    add(&home.updates, sizeof home.updates);
-    const at::Tensor errors = home.errors.cpu();
-    add(errors.const_data_ptr(), errors.nbytes());
+    updates.push_back(home.updates);
+    errors.push_back(home.errors);
   }
   writer.rank_bytes("errors_layout", std::as_bytes(std::span(layout_)));
-  writer.rank_bytes("errors", all);
+  writer.rank_bytes("errors_updates", std::as_bytes(std::span(updates)));
+  save_tensors(writer, "errors", errors);
 }
 
 std::string CompressedSums::load(const StateReader& reader) {
   if (!compression_.error_feedback) return "";
-  if (!reader.contains("errors"))
+  if (!reader.contains("errors_layout"))
     return "errors of compressed gradients begin with zeros: the checkpoint has none of this rank among these ranks";
-  const std::vector<std::byte> layout = reader.bytes("errors_layout"), all = reader.bytes("errors");
+  const std::vector<std::byte> layout = reader.bytes("errors_layout");
   if (!std::ranges::equal(layout, std::as_bytes(std::span(layout_))))
     return "errors of compressed gradients begin with zeros: those of the checkpoint are of gradients that are cut in "
            "another way (block, buckets)";
-  std::size_t at = 0;
-  const auto take = [&](void* to, std::size_t bytes) {
-    if (at + bytes > all.size()) throw UserError("errors of compressed gradients: the checkpoint has too few bytes");
-    std::memcpy(to, all.data() + at, bytes);
-    at += bytes;
-  };
+  // Of former versions: each one's updates before its errors.
+  const bool together = reader.contains("errors");
+  std::vector<at::Tensor> updates, errors, all;
   for (Home& home : homes_) {
     if (!home.errors.defined()) continue;
-    take(&home.updates, sizeof home.updates);
-    at::Tensor errors = at::empty(home.errors.sizes(), at::TensorOptions().dtype(at::kByte));
-    take(errors.mutable_data_ptr(), errors.nbytes());
-    home.errors.copy_(errors);
+    updates.push_back(at::from_blob(&home.updates, {1}, at::TensorOptions().dtype(at::kLong)));
+    errors.push_back(home.errors);
+    all.insert(all.end(), {updates.back(), errors.back()});
   }
+  if (together) {
+    load_tensors(reader, "errors", all);
+    return "";
+  }
+  const std::vector<std::byte> numbers = reader.bytes("errors_updates");
+  if (numbers.size() != updates.size() * sizeof(std::int64_t))
+    throw UserError("errors of compressed gradients: the checkpoint has another number of them");
+  for (std::size_t i = 0; i < updates.size(); ++i)
+    std::memcpy(updates[i].mutable_data_ptr(), numbers.data() + i * sizeof(std::int64_t), sizeof(std::int64_t));
+  load_tensors(reader, "errors", errors);
   return "";
 }
 

@@ -13,7 +13,7 @@ namespace strata::toolbox {
 
 namespace {
 constexpr std::int64_t scale_bytes = 4;
-constexpr std::int64_t most_saved_bytes = 4'000'000'000;  // what a rank's file of a checkpoint may hold of them
+constexpr const char* errors_name = "errors";
 
 at::Tensor scale_in(const at::Tensor& message, std::int64_t byte) {
   return message.narrow(0, byte, scale_bytes).view(at::kFloat);
@@ -31,30 +31,22 @@ std::pair<std::int64_t, std::int64_t> SignExchange::share_of(std::int64_t elemen
 void SignExchange::connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& pieces) {
   group_ = &group;
   layout_ = std::to_string(group.size());
-  std::int64_t largest = 0, bytes = 0;
+  std::int64_t largest = 0;
   for (const std::vector<PieceInfo>& call : pieces) {
     std::vector<std::int64_t> sizes;
     for (const PieceInfo& piece : call) {
       const std::int64_t elements = sizes.emplace_back(piece.end - piece.begin);
       const auto [begin, end] = share_of(elements, group.rank());
       const auto zeros = [&](const char* of, std::int64_t count) {
-        bytes += 4 * count;
         return run.store().allocate(Category::Optimizer, Tier::Device, piece.parameter + of,
                                     std::max<std::int64_t>(1, count), at::kFloat);
       };
-      bytes += saved_beside_ * elements;
       Errors errors{zeros(", error of its signs", elements), zeros(", error of its mean's signs", end - begin)};
       errors_.emplace(std::pair(piece.parameter, piece.begin), std::move(errors));
       layout_ += ", " + piece.parameter + " " + std::to_string(piece.begin) + ":" + std::to_string(piece.end);
     }
     largest = std::max(largest, message_bytes(sizes));
   }
-  if (bytes > most_saved_bytes)
-    throw UserError("optimizer " + optimizer_ + " keeps " + std::to_string(bytes) +
-                    " bytes of a rank's own, such as errors, and a checkpoint holds at most " +
-                    std::to_string(most_saved_bytes) +
-                    " of an optimizer's own; share layers and stages between more ranks (parallel.tensor, "
-                    "parallel.pipeline)");
   messages_ = run.store().allocate(Category::Bucket, Tier::Device, "signs",
                                    std::max<std::int64_t>(4, 3 * group.size() * largest), at::kByte);
 }
@@ -145,29 +137,26 @@ bool SignExchange::has_saved(const StateReader& reader) const {
   return std::ranges::equal(reader.bytes("errors_layout"), std::as_bytes(std::span(layout_)));
 }
 
+std::vector<at::Tensor> SignExchange::all_errors() const {
+  std::vector<at::Tensor> all;
+  for (const auto& [piece, errors] : errors_) all.insert(all.end(), {errors.own, errors.share});
+  return all;
+}
+
 void SignExchange::save(StateWriter& writer) const {
   if (!connected()) return;
-  std::vector<std::byte> all;
-  for (const auto& [piece, errors] : errors_) {
-    add_bytes(all, errors.own);
-    add_bytes(all, errors.share);
-  }
   writer.rank_bytes("errors_layout", std::as_bytes(std::span(layout_)));
-  writer.rank_bytes("errors", all);
+  save_tensors(writer, errors_name, all_errors());
 }
 
 std::string SignExchange::load(const StateReader& reader) {
   if (!connected()) return "";
-  const bool written = reader.contains("errors");
+  const bool written = reader.contains("errors_layout");
   if (!written || !has_saved(reader))
     return std::string("errors of signs begin with zeros: ") +
            (written ? "those of the checkpoint are of other parameters"
                     : "the checkpoint has none of this rank among these ranks");
-  TensorBytes all(reader.bytes("errors"), "errors of signs");
-  for (auto& [piece, errors] : errors_) {
-    all.read(errors.own);
-    all.read(errors.share);
-  }
+  load_tensors(reader, errors_name, all_errors());
   return "";
 }
 

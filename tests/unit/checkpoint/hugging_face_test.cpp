@@ -147,7 +147,7 @@ TEST_CASE("weights that are not finite, or too large for fp16, are named and not
     values[2] = value;
     return error_of<UserError>([&] { exporter.write_range("a", 0, values); });
   };
-  CHECK_THAT(refused(at::kFloat, NAN), Contains("tensor 'a' holds nan at element 2"));
+  CHECK_THAT(refused(at::kFloat, NAN), Contains("tensor 'a' holds NaN or infinity (nan at element 2)"));
   CHECK_THAT(refused(at::kBFloat16, -INFINITY), Contains("tensor 'a' holds -inf at element 2"));
   CHECK_THAT(refused(at::kHalf, -70000.0), Contains("'a' holds values beyond 65504"));
   const at::Tensor large = at::full({4}, 3e38, at::kFloat);  // whose sum is not finite

@@ -5,11 +5,15 @@
 #include <strata/error.hpp>
 #include <strata/fakes/local_group.hpp>
 
+#include <array>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "catch.hpp"
@@ -49,10 +53,31 @@ SavedFile write_shard(const fs::path& folder, const std::string& name, const std
   return {name, writer.bytes(), writer.checksum()};
 }
 
-SavedFile write_rank_file(const fs::path& folder, const std::string& name, const std::vector<SavedPlugin>& plugins) {
-  const std::string text = format_rank_file(plugins);
-  write_file(folder / name, text);
-  return {name, text.size(), checksum_of(text)};
+// A plugin's state is what `save` writes.
+using Save = std::function<void(StateWriter&)>;
+
+SavedFile write_plugins(const fs::path& folder, const std::string& name, int version, const Save& save) {
+  MeasuredState state("precision/some");
+  save(state);
+  PluginFileWriter file(folder, name, {{{"precision", "precision/some", version, state.values()}, state.bytes()}});
+  BytesWriter bytes("precision", &file, &file);
+  save(bytes);
+  return file.finish();
+}
+
+// As format 1 had it.
+SavedFile write_rank_text(const fs::path& folder, std::int64_t rank, std::int64_t ranks, const std::string& values) {
+  const std::string text =
+      R"({"plugins": [{"slot": "precision", "plugin": "precision/some", "state_version": 2, "values": )" + values +
+      "}]}\n";
+  return write_saved(folder, former_rank_file_name(rank, ranks), text);
+}
+
+// `text` with another body, and the checksum of that.
+std::string with_body(const std::string& text, const std::string& from, const std::string& to) {
+  std::string rest = text.substr(text.find('\n') + 1);
+  rest.replace(rest.find(from), from.size(), to);
+  return "{\"xxh3\": \"" + format_checksum(checksum_of(rest)) + "\", \"checkpoint\":\n" + rest;
 }
 
 const std::vector<RangeName> first_shard{
@@ -75,11 +100,16 @@ TrainingCheckpoint write_checkpoint(const fs::path& folder) {
   saved.config = {{"train.seed", "3"}, {"data.path", "a \"quoted\" path"}};
   saved.parameters = {{"a.weight", {3, 4}}, {"b|bias", {3}}};
   const std::vector<std::vector<RangeName>> shards{first_shard, second_shard, third_shard};
+  std::vector<SafetensorsFile> headers;
   for (std::int64_t rank = 0; rank < 3; ++rank) {
     saved.files.push_back(write_shard(folder, shard_name(rank, 3), shards[static_cast<std::size_t>(rank)]));
-    saved.files.push_back(write_rank_file(folder, rank_file_name(rank, 3),
-                                          {{"precision", "precision/some", 2, {{"n", {{"integer", rank}}}}}}));
+    headers.emplace_back((folder / shard_name(rank, 3)).string());
+    saved.files.push_back(write_plugins(folder, rank_file_name(rank, 3), 2, [&](StateWriter& writer) {
+      writer.integer("n", rank);
+      writer.rank_bytes("own", std::as_bytes(std::span(&rank, 1)));
+    }));
   }
+  saved.files.push_back(RangeIndex(folder, headers, saved.parameters).save());
   write_file(folder / checkpoint_file_name, saved.text());
   return saved;
 }
@@ -89,6 +119,17 @@ void open_whole(const fs::path& folder) {
   const TrainingCheckpoint saved = TrainingCheckpoint::read(folder);
   verify(saved);
   const RangeSource source(saved.folder, saved.files, saved.parameters);
+}
+
+// A checkpoint of no parameters in a folder of checkpoints.
+void save_step(CheckpointFolder& folder, std::int64_t step, std::int64_t keep, const std::string& not_finite = "") {
+  TrainingCheckpoint saved;
+  saved.step = step;
+  saved.not_finite = not_finite;
+  write_file(folder.begin(step) / checkpoint_file_name, saved.text());
+  folder.finish(step);
+  if (not_finite.empty()) folder.point_latest_to(step);
+  folder.retain(step, keep, not_finite.empty() ? 0 : 1000);
 }
 
 }  // namespace
@@ -107,26 +148,33 @@ TEST_CASE("names of ranges come back, others are none") {
 }
 
 TEST_CASE("a plugin's values come back bit by bit") {
-  PluginStateWriter writer("precision/some");
   const double odd_nan = std::bit_cast<double>(std::uint64_t{0x7ff8000000000123});
-  writer.integer("least", INT64_MIN);
-  writer.number("nan", odd_nan);
-  writer.number("minus zero", -0.0);
-  writer.number("tenth", 0.1);
-  writer.text("text", "a\n\"b\"");
   const std::array<std::byte, 3> bytes{std::byte{0}, std::byte{255}, std::byte{16}};
-  writer.bytes("bytes", bytes);
-  writer.rank_bytes("of this rank", bytes);
-  CHECK_THROWS_AS(writer.integer("nan", 1), Bug);
-  CHECK_THROWS_AS(writer.text("not text", "\xff\xfe"), Bug);
+  const Save save = [&](StateWriter& writer) {
+    writer.integer("least", INT64_MIN);
+    writer.rank_bytes("of this rank", bytes);  // before "bytes", as a file in the order of names would not have it
+    writer.number("nan", odd_nan);
+    writer.number("minus zero", -0.0);
+    writer.number("tenth", 0.1);
+    writer.text("text", "a\n\"b\"");
+    writer.bytes("bytes", bytes);
+    writer.bytes("none", {});
+  };
+  MeasuredState state("precision/some");
+  save(state);
+  CHECK_THROWS_AS(state.integer("nan", 1), Bug);
+  CHECK_THROWS_AS(state.rank_bytes("bytes", bytes), Bug);
+  CHECK_THROWS_AS(state.text("not text", "\xff\xfe"), Bug);
 
   const TemporaryFolder scratch;
-  const fs::path path = scratch.path() / "rank.json";
-  write_file(path, format_rank_file({{"precision", "precision/some", 4, writer.values()}}));
-  const std::vector<SavedPlugin> read = read_rank_file(path);
-  REQUIRE(read.size() == 1);
-  CHECK(read[0].state_version == 4);
-  const PluginStateReader reader("ckpt/step-7", "precision/some", read[0].values);
+  const SavedFile written = write_plugins(scratch.path(), "plugins.safetensors", 4, save);
+  CHECK(checksum_of(read_file(scratch / "plugins.safetensors")) == written.checksum);
+  const PluginFile file(scratch.path() / "plugins.safetensors");
+  const SavedPlugin* const saved = file.find("precision", "precision/some");
+  REQUIRE(saved != nullptr);
+  CHECK(saved->state_version == 4);
+  CHECK(file.find("precision", "precision/other") == nullptr);
+  const PluginStateReader reader("ckpt/step-7", *saved, {nullptr, &file});
   CHECK(reader.integer("least") == INT64_MIN);
   CHECK(std::bit_cast<std::uint64_t>(reader.number("nan")) == 0x7ff8000000000123);
   CHECK(std::signbit(reader.number("minus zero")));
@@ -134,14 +182,75 @@ TEST_CASE("a plugin's values come back bit by bit") {
   CHECK(reader.text("text") == "a\n\"b\"");
   CHECK((reader.bytes("bytes") == std::vector<std::byte>(bytes.begin(), bytes.end())));
   CHECK((reader.bytes("of this rank") == std::vector<std::byte>(bytes.begin(), bytes.end())));
-  const PluginStateReader on_other_ranks("ckpt/step-7", "precision/some", read[0].of_all_ranks().values);
-  CHECK_FALSE(on_other_ranks.contains("of this rank"));
-  CHECK((on_other_ranks.bytes("bytes") == reader.bytes("bytes")));
+  CHECK(reader.bytes("none").empty());
   CHECK(reader.contains("text"));
   CHECK_FALSE(reader.contains("other"));
   CHECK_THROWS_WITH(reader.integer("other"),
                     Contains("ckpt/step-7") && Contains("other") && Contains("precision/some"));
   CHECK_THROWS_WITH(reader.integer("text"), Contains("is no integer"));
+  CHECK_THROWS_WITH(reader.integer("bytes"), Contains("is no integer"));
+  const PluginStateReader without("ckpt/step-7", *saved, {});
+  CHECK_FALSE(without.contains("of this rank"));
+}
+
+TEST_CASE("a plugin whose save() gives other bytes the second time is named") {
+  const TemporaryFolder scratch;
+  const auto saved = [&](const char* name, std::size_t size) {
+    int calls = 0;
+    write_plugins(scratch.path(), "plugins.safetensors", 1, [&](StateWriter& writer) {
+      const std::vector<std::byte> bytes(++calls == 1 ? 4 : size);
+      writer.rank_bytes(calls == 1 ? "errors" : name, bytes);
+    });
+  };
+  CHECK_THROWS_AS(saved("others", 4), Bug);
+  CHECK_THROWS_AS(saved("errors", 5), Bug);
+  CHECK_THROWS_AS(saved("errors", 3), Bug);
+  CHECK(scratch.names() == 0);
+  CHECK_NOTHROW(saved("errors", 4));
+}
+
+TEST_CASE("the checksum of plugins' values tells ranks that saved others, and leaves out what is a rank's own") {
+  const auto of = [](std::int64_t integer, std::uint8_t byte, std::uint8_t own) {
+    MeasuredState state("precision/some");
+    state.integer("n", integer);
+    state.bytes("bytes", std::as_bytes(std::span(&byte, 1)));
+    state.rank_bytes("own", std::as_bytes(std::span(&own, 1)));
+    return state.checksum();
+  };
+  CHECK(of(1, 2, 3) == of(1, 2, 4));
+  CHECK(of(1, 2, 3) != of(2, 2, 3));
+  CHECK(of(1, 2, 3) != of(1, 3, 3));
+}
+
+TEST_CASE("a checkpoint of format 1 is read") {
+  const TemporaryFolder scratch;
+  const fs::path folder = scratch.path() / "step-7";
+  TrainingCheckpoint saved = write_checkpoint(folder);
+  for (std::int64_t rank = 0; rank < 3; ++rank) fs::remove(folder / rank_file_name(rank, 3));
+  fs::remove(folder / index_file_name);
+  std::erase_if(saved.files, [](const SavedFile& file) { return !is_shard(file.name); });
+  for (std::int64_t rank = 0; rank < 3; ++rank)
+    saved.files.push_back(write_rank_text(
+        folder, rank, 3, R"({"n": {"integer": 5}, "all": {"bytes": "00ff10"}, "own": {"rank_bytes": "07"}})"));
+  write_file(folder / checkpoint_file_name, with_body(saved.text(), "\"format\": 2", "\"format\": 1"));
+  open_whole(folder);
+  const TrainingCheckpoint read = TrainingCheckpoint::read(folder);
+  CHECK(read.format == 1);
+  CHECK(read.is_finite());
+  const RangeSource source(folder, read.files, read.parameters);
+  const at::Tensor values = at::empty({12}, at::kFloat);
+  source.read("a.weight", "exp_avg", 0, 12, values);
+  CHECK(at::equal(values, elements("exp_avg", 0, 12)));
+  const PluginFile file(folder / former_rank_file_name(1, 3));
+  const SavedPlugin& plugin = file.plugins().at(0);
+  const PluginStateReader reader("ckpt/step-7", plugin, {&file});
+  CHECK(reader.integer("n") == 5);
+  CHECK((reader.bytes("all") == std::vector<std::byte>{std::byte{0}, std::byte{255}, std::byte{16}}));
+  CHECK((reader.bytes("own") == std::vector<std::byte>{std::byte{7}}));
+  const SavedPlugin of_all = plugin.of_all_ranks();
+  const PluginStateReader on_other_ranks("ckpt/step-7", of_all, {});
+  CHECK_FALSE(on_other_ranks.contains("own"));
+  CHECK((on_other_ranks.bytes("all") == reader.bytes("all")));
 }
 
 TEST_CASE("any range is read from whatever shards hold it") {
@@ -215,7 +324,7 @@ TEST_CASE("every byte of a checkpoint that is altered is found, and so is every 
   const fs::path folder = scratch.path() / "step-7";
   std::vector<std::string> names{checkpoint_file_name};
   for (const SavedFile& file : write_checkpoint(folder).files) names.push_back(file.name);
-  REQUIRE(names.size() == 7);
+  REQUIRE(names.size() == 8);
   CHECK_NOTHROW(open_whole(folder));
   std::size_t tried = 0;
   for (const std::string& name : names) {
@@ -246,75 +355,139 @@ TEST_CASE("every byte of a checkpoint that is altered is found, and so is every 
 TEST_CASE("a newer format is refused as such") {
   const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "step-7";
-  std::string text = write_checkpoint(folder).text();
-  std::string rest = text.substr(text.find('\n') + 1);
-  rest.replace(rest.find("\"format\": 1"), 11, "\"format\": 2");
   write_file(folder / checkpoint_file_name,
-             "{\"xxh3\": \"" + format_checksum(checksum_of(rest)) + "\", \"checkpoint\":\n" + rest);
+             with_body(write_checkpoint(folder).text(), "\"format\": 2", "\"format\": 3"));
   try {
     open_whole(folder);
     FAIL("it was opened");
   } catch (const DamagedCheckpoint& error) {
     FAIL("it is not damaged: " << error.what());
   } catch (const UserError& error) {
-    CHECK_THAT(error.what(), Contains("is of format 2") && Contains("reads format 1"));
+    CHECK_THAT(error.what(), Contains("is of format 3") && Contains("reads formats 1 to 2"));
   }
 }
 
 TEST_CASE("the folder of checkpoints: names, latest, keeping, locking") {
   const TemporaryFolder scratch;
   const fs::path path = scratch.path() / "run" / "checkpoints";
-  CheckpointFolder folder(path);
-  CHECK(folder.steps().empty());
-  CHECK_FALSE(folder.latest().has_value());
+  {
+    CheckpointFolder folder(path);
+    CHECK(folder.steps().empty());
+    CHECK_FALSE(folder.latest().has_value());
+    folder.lock();
+    CHECK_THROWS_WITH(CheckpointFolder(path).lock(),
+                      Contains("another run") && Contains("process " + std::to_string(::getpid())));
+    const auto save = [&](std::int64_t step, std::int64_t keep) {
+      save_step(folder, step, keep);
+      CHECK_FALSE(fs::exists(folder.temporary_of_step(step)));
+      CHECK(folder.latest() == step);
+    };
+    for (const std::int64_t step : {2, 4, 6, 8}) save(step, 0);
+    CHECK(folder.steps() == std::vector<std::int64_t>{2, 4, 6, 8});
+    save(10, 3);
+    CHECK(folder.steps() == std::vector<std::int64_t>{6, 8, 10});
+    write_file(path / "step-8" / "of_the_former", "x");
+    save(8, 3);  // of a run that went on from 6: the higher one is not its own and stays
+    CHECK(folder.steps() == std::vector<std::int64_t>{6, 8, 10});
+    CHECK_FALSE(fs::exists(path / "step-8" / "of_the_former"));
+    CHECK(fs::read_symlink(path / "latest") == "step-8");
+    save(12, 1);
+    CHECK(folder.steps() == std::vector<std::int64_t>{12});
+    folder.begin(14);
+    folder.drop(14);
+    fs::remove(path / "latest");
+    CHECK(folder.latest() == 12);
+  }
+  CHECK(std::distance(fs::directory_iterator(path), {}) == 1);  // the lock's file is gone, too
+}
+
+TEST_CASE("checkpoints whose values are not finite replace none that are") {
+  const TemporaryFolder scratch;
+  CheckpointFolder folder(scratch.path());
   folder.lock();
-  CHECK_THROWS_WITH(CheckpointFolder(path).lock(), Contains("another run"));
-  const auto save = [&](std::int64_t step, std::int64_t keep, const std::string& content = "x") {
-    write_file(folder.begin(step) / "file", content);
-    CHECK(fs::exists(folder.temporary_of_step(step)));
-    folder.finish(step, keep);
-    CHECK_FALSE(fs::exists(folder.temporary_of_step(step)));
-    CHECK(folder.latest() == step);
-  };
-  for (const std::int64_t step : {2, 4, 6, 8}) save(step, 0);
-  CHECK(folder.steps() == std::vector<std::int64_t>{2, 4, 6, 8});
-  save(10, 3);
-  CHECK(folder.steps() == std::vector<std::int64_t>{6, 8, 10});
-  save(8, 3, "again");  // of a run that went on from 6: the higher one is not its own and stays
-  CHECK(folder.steps() == std::vector<std::int64_t>{6, 8, 10});
-  CHECK(read_file(path / "step-8" / "file") == "again");
-  CHECK(read_file(path / "latest" / "file") == "again");
-  save(12, 1);
-  CHECK(folder.steps() == std::vector<std::int64_t>{12});
-  folder.begin(14);
-  folder.drop(14);
-  fs::remove(path / "latest");
-  CHECK(folder.latest() == 12);
-  std::size_t entries = 0;
-  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(path)) ++entries;
-  CHECK(entries == 1);
+  const auto steps = [&] { return folder.steps(); };
+  using Steps = std::vector<std::int64_t>;
+  save_step(folder, 1, 2, "the loss of step 0");
+  CHECK(folder.latest() == 1);  // there is no other: who resumes is told
+  save_step(folder, 2, 2);
+  CHECK(steps() == Steps{2});
+  save_step(folder, 4, 2);
+  save_step(folder, 6, 2, "the master of a.weight");
+  CHECK(steps() == Steps{2, 4, 6});
+  CHECK(folder.latest() == 4);
+  save_step(folder, 8, 2, "the loss of step 7");
+  CHECK(steps() == Steps{2, 4, 8});
+  fs::remove(scratch.path() / "latest");
+  CHECK(folder.latest() == 4);
+  CHECK(folder.finite_below(4) == 2);
+  CHECK(read_latest(scratch.path().string()).step == 4);
+  save_step(folder, 10, 2);
+  CHECK(steps() == Steps{4, 10});
+  folder.mark_not_finite(10, "the loss of step 10");
+  CHECK(folder.latest() == 4);
+  CHECK(fs::read_symlink(scratch.path() / "latest") == "step-4");
+  CHECK(TrainingCheckpoint::read(folder.of_step(10)).not_finite == "the loss of step 10");
+}
+
+TEST_CASE("retention leaves damaged checkpoints until their age comes, and those of newer versions") {
+  const TemporaryFolder scratch;
+  CheckpointFolder folder(scratch.path());
+  folder.lock();
+  for (const std::int64_t step : {1, 2, 3}) save_step(folder, step, 0);
+  fs::remove(folder.of_step(1) / checkpoint_file_name);
+  fs::remove(folder.of_step(3) / checkpoint_file_name);
+  save_step(folder, 4, 2);
+  CHECK(folder.steps() == std::vector<std::int64_t>{2, 3, 4});
+  save_step(folder, 5, 2);
+  CHECK(folder.steps() == std::vector<std::int64_t>{4, 5});
+}
+
+TEST_CASE("where latest is a file it is read, by its own name too") {
+  const TemporaryFolder scratch;
+  CheckpointFolder folder(scratch.path());
+  folder.lock();
+  for (const std::int64_t step : {2, 4, 6}) save_step(folder, step, 0);
+  fs::remove(scratch.path() / "latest");
+  write_file(scratch / "latest", "step-4\n");
+  CHECK(folder.latest() == 4);
+  CHECK(read_latest(scratch.path().string()).step == 4);
+  CHECK(read_latest(scratch / "latest").step == 4);
+  folder.point_latest_to(6);
+  CHECK(fs::is_symlink(scratch.path() / "latest"));
+  CHECK(folder.latest() == 6);
+  write_file(scratch / "other", "step-4\n");
+  CHECK_THROWS_AS(read_latest(scratch / "other"), UserError);
 }
 
 TEST_CASE("what killed runs left is removed, by the next one or by who owned it, and nothing else") {
   const TemporaryFolder scratch;
+  const std::string gone = format_owner({new_owner().place, 0x3fffff00, 7});  // no process has that number
+  const std::string elsewhere = format_owner({new_owner().place + 1, 1, 7});
+  const std::vector<std::string> leftovers{"step-4.tmp", "step-2.old.tmp", "step-6." + gone + ".tmp",
+                                           "step-2." + gone + ".old.tmp"};
   const auto leave = [&] {
-    for (const char* name : {"step-4.tmp", "step-2.old.tmp"}) {
+    for (const std::string& name : leftovers) {
       fs::create_directories(scratch.path() / name);
       write_file(scratch.path() / name / "shard-0-of-1.safetensors.tmp-1", "half");
     }
     fs::create_symlink("step-4", scratch.path() / "latest.tmp");
+    fs::create_symlink("step-4", scratch.path() / ("latest." + gone + ".tmp"));
   };
   fs::create_directories(scratch.path() / "step-2");
   fs::create_directories(scratch.path() / "step-x.tmp");
+  fs::create_directories(scratch.path() / ("step-8." + elsewhere + ".tmp"));
+  fs::create_directories(scratch.path() / ("step-7." + elsewhere + ".former.tmp"));
   write_file(scratch.path() / "notes.tmp", "mine");
   leave();
   CheckpointFolder(scratch.path()).clean_up();
   const auto left = [&] {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(scratch.path())) names.insert(entry.path().filename().string());
+    names.erase(".lock");
     return names;
   };
-  const std::set<std::string> kept{"step-2", "step-x.tmp", "notes.tmp"};
+  const std::set<std::string> kept{"step-2", "step-x.tmp", "notes.tmp", "step-8." + elsewhere + ".tmp",
+                                   "step-7." + elsewhere + ".former.tmp"};
   CHECK(left() == kept);
   leave();
   CheckpointFolder folder(scratch.path());
@@ -322,7 +495,32 @@ TEST_CASE("what killed runs left is removed, by the next one or by who owned it,
   CHECK(left() == kept);
   leave();
   CheckpointFolder(scratch.path()).clean_up();  // a run is at work: not now
-  CHECK(left().size() == kept.size() + 3);
+  CHECK(left().size() == kept.size() + leftovers.size() + 2);
+}
+
+TEST_CASE("what another host left is removed when it has not been touched for hours") {
+  const TemporaryFolder scratch;
+  const Owner elsewhere{new_owner().place + 1, 1, 7};
+  const fs::path old = scratch.path() / ("step-8." + format_owner(elsewhere) + ".tmp");
+  const fs::path former = scratch.path() / ("step-7." + format_owner(elsewhere) + ".former.tmp");
+  for (const fs::path& path : {old, former}) {
+    fs::create_directories(path);
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(7));
+  }
+  CheckpointFolder folder(scratch.path());
+  folder.lock();
+  CHECK_FALSE(fs::exists(old));
+  CHECK(folder.steps() == std::vector<std::int64_t>{7});
+}
+
+TEST_CASE("owners come back from names") {
+  const Owner owner = new_owner();
+  CHECK(parse_owner(format_owner(owner)) == owner);
+  CHECK_FALSE(new_owner() == owner);
+  CHECK(is_of_this_host(owner));
+  CHECK_FALSE(is_gone(owner));
+  for (const std::string& text : {std::string(), format_owner(owner) + "0", std::string(32, 'g'), std::string(32, 'A')})
+    CHECK_FALSE(parse_owner(text).has_value());
 }
 
 TEST_CASE("ranks that work on their own come to one outcome") {

@@ -34,12 +34,7 @@ struct Exchanged {
 
 class SignExchange {
  public:
-  // `optimizer`: its name, for messages. `saved_beside`: bytes per element that it saves of each rank beside the
-  // errors.
-  explicit SignExchange(std::string optimizer, std::int64_t saved_beside = 0)
-      : optimizer_(std::move(optimizer)), saved_beside_(saved_beside) {}
-
-  // As ExchangingOptimizer. Throws UserError where a checkpoint could not hold the errors.
+  // As ExchangingOptimizer.
   void connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& pieces);
   bool connected() const { return group_ != nullptr; }
   int ranks() const { return group_ == nullptr ? 1 : group_->size(); }
@@ -64,9 +59,8 @@ class SignExchange {
   std::int64_t message_bytes(const std::vector<std::int64_t>& sizes) const;
   std::int64_t share(std::int64_t elements) const;  // a multiple of 8; the last ones may be shorter or empty
   std::pair<std::int64_t, std::int64_t> share_of(std::int64_t elements, int rank) const;
+  std::vector<at::Tensor> all_errors() const;
 
-  std::string optimizer_;
-  std::int64_t saved_beside_;
   Group* group_ = nullptr;
   at::Tensor messages_;  // uint8, three times what the ranks send each other in the largest call
   std::map<std::pair<std::string, std::int64_t>, Errors> errors_;  // by parameter and begin

@@ -1,26 +1,18 @@
-// Tensors one after the other in bytes, as a plugin saves what its rank keeps (StateWriter::rank_bytes).
+// Tensors as bytes of a rank's own in a checkpoint (StateWriter::rank_bytes), one value each, so that no more than one
+// is copied at a time.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/state_stream.hpp>
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace strata::toolbox {
 
-void add_bytes(std::vector<std::byte>& all, const at::Tensor& tensor);
-
-class TensorBytes {
- public:
-  // `what`: for messages, "errors of signs".
-  TensorBytes(std::vector<std::byte> all, std::string what) : all_(std::move(all)), what_(std::move(what)) {}
-  // The next tensor, which was added with this size and dtype. Throws UserError where there are too few bytes.
-  void read(const at::Tensor& into);
-
- private:
-  std::vector<std::byte> all_;
-  std::string what_;
-  std::size_t at_ = 0;
-};
+// Under "NAME 0", "NAME 1" ...
+void save_tensors(StateWriter& writer, const std::string& name, const std::vector<at::Tensor>& tensors);
+// Fills the tensors, which have the sizes and dtypes of those that were saved. Reads also what former versions saved:
+// all bytes, one tensor's after the other's, under NAME. Throws UserError where there are other bytes than these.
+void load_tensors(const StateReader& reader, const std::string& name, const std::vector<at::Tensor>& tensors);
 
 }  // namespace strata::toolbox

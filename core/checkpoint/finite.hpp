@@ -1,0 +1,25 @@
+// Finds values that are not finite. Checked in whatever a run saves, exports or starts from.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <strata/error.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace strata::checkpoint {
+
+// True if no element is NaN or infinite; always for integers. Reads contiguous values on the host in place, and blocks
+// for those of a device.
+bool is_finite(const at::Tensor& values);
+
+// "NAME holds NaN or infinity (nan at element 5)"; empty if all values are finite. `begin`: number of the first one.
+std::string not_finite_text(const at::Tensor& values, std::int64_t begin, const std::string& name);
+
+// Throws UserError with that text and what to do. Waits for the values' device.
+void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name);
+
+constexpr const char* not_finite_remedy =
+    "; the training that made these weights had diverged or they were damaged: take others, such as an earlier "
+    "checkpoint's";
+
+}  // namespace strata::checkpoint

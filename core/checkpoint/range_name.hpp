@@ -1,0 +1,31 @@
+// Shards of a training checkpoint hold tensors named PARAMETER|STATE|BEGIN:END, one-dimensional, elements [BEGIN, END)
+// of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
+// optimizer updates it, "kept_gradient" for a gradient whose update is pending, or the name that the optimizer gives to
+// one of its tensors. A state of the whole parameter (StateTensor::whole) is one range of its own length, and
+// one of blocks counts blocks (StateTensor::block); checkpoint.json says which they are. Where tensor-parallel ranks
+// share a parameter the name ends with |PART/PARTS, and elements are the part's (<strata/parameter_cut.hpp>).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace strata::checkpoint {
+
+inline constexpr const char* master_state = "master";
+
+struct RangeName {
+  std::string parameter;
+  std::string state;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  int part = 0;
+  int parts = 1;
+  bool operator==(const RangeName&) const = default;
+};
+
+// Throws Bug for a state whose name holds '|'; a parameter's may.
+std::string format_range_name(const RangeName& name);
+// Nothing for a text that format_range_name does not give.
+std::optional<RangeName> parse_range_name(const std::string& text);
+
+}  // namespace strata::checkpoint
