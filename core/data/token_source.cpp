@@ -1,6 +1,7 @@
 #include "data/token_source.hpp"
 
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <algorithm>
 
@@ -13,7 +14,12 @@ using plugin_host::plugin_call;
 TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std::string path)
     : plugin_name_(std::move(plugin_name)), path_(std::move(path)), first_{0} {
   plugin_call(plugin_name_, "open()", [&] {
-    set_ = plugin.open(path_);
+    try {
+      set_ = plugin.open(path_);
+    } catch (const MissingFile& error) {
+      throw UserError(std::string(error.what()) +
+                      "; correct the path, or make a token file of text: `strata data pack`");
+    }
     strata_check(set_ != nullptr, "open() gives no data set");
     files_ = set_->files();
   });

@@ -216,7 +216,11 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
   const bool wide_name = options.output.ends_with(".u32") || options.output.ends_with(".u32.bin");
   pack.token_bytes = (options.width.empty() ? wide_name : options.width == "u32") ? 4 : 2;
   pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
-  pack.jsonl_key = options.jsonl_key;
+  if (options.as_is) pack.reading = data::Reading::AsIs;
+  if (!options.jsonl_key.empty()) {
+    pack.reading = data::Reading::Lines;
+    pack.jsonl_key = options.jsonl_key;
+  }
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::error_code none;
   if (std::filesystem::equivalent(options.tokenizer, options.output, none))
@@ -225,6 +229,7 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
     tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
     pack.tokenizer = tokenizer.get();
     pack.threads = threads_of(options.threads);
+    for (const std::string& note : tokenizer->notes()) err << "warning: " << options.tokenizer << ": " << note << "\n";
   }
   set_document_end(options.document_end, options.tokenizer, pack);
   Progress progress(err, "packing");
@@ -235,6 +240,9 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
       << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << result.files << " files, "
       << result.documents << " documents";
   if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
+  if (result.left_out > 0)
+    err << "warning: " << result.left_out << " bytes of the texts have no token in " << options.tokenizer
+        << " and are left out, as Hugging Face's library does\n";
   out << "\nlook at it: strata data info " << options.output << " --seq-len 512\n";
   return 0;
 }

@@ -13,13 +13,14 @@ namespace strata::cli {
 struct DataPackOptions {
   std::vector<std::string> inputs;  // files and folders
   std::string output;
-  std::string width;   // "u16", "u32", or "": from the output's name
-  bool force = false;  // replace an existing output
-  std::string jsonl_key = "text";
+  std::string width;                  // "u16", "u32", or "": from the output's name
+  bool force = false;                 // replace an existing output
+  std::string jsonl_key;              // of the text in JSON lines; empty: "text", in .jsonl files only
   std::string document_end = "auto";  // "none", a token's id, or "auto": the tokenizer's own; without one
-                                      // 0 behind each line of a .jsonl file
-  std::string tokenizer;              // a tokenizer.json; empty: bytes are tokens
+                                      // 0 behind each JSON line
+  std::string tokenizer;              // a tokenizer.json or its folder; empty: bytes are tokens
   int threads = 0;                    // for the tokenizer; 0: all cores
+  bool as_is = false;                 // pack every file as one document, whatever it is
 };
 
 // What data.path names, and the plugin that reads it.
@@ -45,7 +46,7 @@ struct DataShowOptions {
   std::uint64_t seed = 1;            // as train.seed
   std::int64_t samples = 0;          // that a run takes in all, which a plugin's own order depends on; 0: one epoch's
   std::string format = "text";       // "text" or "json" (one object a line)
-  std::string tokenizer;             // the tokenizer.json that the tokens were made with, to show their text
+  std::string tokenizer;             // the tokenizer.json, or its folder, that the tokens were made with
   std::optional<std::int64_t> document_end = {};  // as data.document_end: samples of one document each
 };
 

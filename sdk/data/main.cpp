@@ -31,12 +31,14 @@ void describe(CommandLine& line) {
   data.require_subcommand(1);
   CLI::App& pack =
       *data.add_subcommand("pack", "Turn text files into a token file, by a tokenizer or one token per byte");
-  pack.add_option("inputs", pack_options.inputs, "Files and folders; a .jsonl file gives one document per line")
+  pack.add_option("inputs", pack_options.inputs,
+                  "Files and folders; JSON lines, as in a .jsonl file, give one document per line")
       ->required();
   pack.add_option("-o,--output", pack_options.output, "Token file to write")->required();
-  CLI::Option* tokenizer =
-      pack.add_option("--tokenizer", pack_options.tokenizer,
-                      "tokenizer.json of GPT-2, GPT-NeoX (Pythia), Llama 3 or Qwen2 (default: none, bytes are tokens)");
+  CLI::Option* tokenizer = pack.add_option(
+      "--tokenizer", pack_options.tokenizer,
+      "tokenizer.json of GPT-2, GPT-NeoX (Pythia), Llama 3, Qwen2 or their kin, or the folder that holds it "
+      "(default: none, bytes are tokens)");
   pack.add_option("--threads", pack_options.threads,
                   "Threads of the tokenizer (default: all cores); the result does not depend on them")
       ->needs(tokenizer)
@@ -45,20 +47,25 @@ void describe(CommandLine& line) {
                   "Token width (default: u32 if the output ends in .u32 or .u32.bin, else u16, which holds ids to "
                   "65535)")
       ->check(CLI::IsMember({"u16", "u32"}));
-  pack.add_option("--jsonl-key", pack_options.jsonl_key, "Key of the text in each .jsonl line (default: text)");
+  CLI::Option* key = pack.add_option("--jsonl-key", pack_options.jsonl_key,
+                                     "The inputs are JSON lines, whatever their names, with the text under this key "
+                                     "(default: files named .jsonl are, and text)");
+  pack.add_flag("--as-is", pack_options.as_is,
+                "Pack every file as one document as it stands, also JSON lines and named files that are no text")
+      ->excludes(key);
   pack.add_option(
       "--document-end", pack_options.document_end,
       "Token id to write after each document, none, or auto: the tokenizer's <|endoftext|> or <|end_of_text|>; "
-      "without a tokenizer 0 after each .jsonl line, none after other files (default: auto)");
+      "without a tokenizer 0 after each JSON line, none after other files (default: auto)");
   pack.add_flag("--force", pack_options.force, "Replace the output if it exists");
   pack.footer(
       "With --tokenizer the tokens are those of Hugging Face's library tokenizers. What the tokenizer's template adds "
       "(Llama "
       "3: <|begin_of_text|>) comes in front of each document. Added and special tokens that stand in a text become "
       "their "
-      "ids. Bytes that are no UTF-8 become U+FFFD.\n\n"
+      "ids. Bytes that are no UTF-8 become U+FFFD, and JSON lines with such bytes are refused.\n\n"
       "  strata data pack corpus/ extra.jsonl -o train.bin --document-end 0\n"
-      "  strata data pack corpus/ extra.jsonl -o train.u32.bin --tokenizer Llama-3.1-8B/tokenizer.json");
+      "  strata data pack corpus.json -o train.u32.bin --jsonl-key text --tokenizer Llama-3.1-8B");
   line.on(pack, [] { return data_pack(pack_options, std::cout, std::cerr); });
   CLI::App& info = *data.add_subcommand("info", "Describe a token file");
   add_data_file(info, info_options.file, plugin_path);
@@ -88,7 +95,7 @@ void describe(CommandLine& line) {
   show.add_option("--samples", show_options.samples,
                   "Samples that the run takes in all: steps x global batch (default: one epoch)");
   show.add_option("--tokenizer", show_options.tokenizer,
-                  "tokenizer.json that the tokens were made with, to show their text");
+                  "tokenizer.json, or its folder, that the tokens were made with, to show their text");
   add_format(show, show_options.format, {"text", "json"});
   show.footer("  strata data show train.bin --seq-len 128 --order shuffled --sample 3");
   line.on(show, [] { return data_show(*plugin_host::open_registry(plugin_path), show_options, std::cout); });

@@ -26,16 +26,16 @@ class Packer {
   }
 
   PackResult pack() {
-    for (const std::string& path : list_.paths()) {
-      const InputFile file(path);
-      is_jsonl(path) ? pack_jsonl(file) : pack_bytes(file);
+    for (const TextFile& one : list_.files()) {
+      const InputFile file(one.path);
+      one.lines ? pack_jsonl(file) : pack_bytes(file);
       read_ += file.size();
     }
     if (read_ != static_cast<std::uint64_t>(list_.bytes())) {
       throw EnvironmentError("the inputs changed while they were packed; try again");
     }
     flush();
-    return {std::ssize(list_.paths()), documents_, static_cast<std::int64_t>(written_), list_.skipped()};
+    return {std::ssize(list_.files()), documents_, static_cast<std::int64_t>(written_), list_.skipped()};
   }
 
  private:
@@ -128,9 +128,9 @@ void check(const PackOptions& options) {
 PackResult pack_text(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,
                      const std::function<void(std::int64_t, std::int64_t)>& progress) {
   check(options);
-  const TextFiles list(inputs, output);
+  const TextFiles list(inputs, output, options.reading);
   if (list.bytes() == 0) {
-    throw UserError("nothing to pack: " + std::to_string(list.paths().size()) +
+    throw UserError("nothing to pack: " + std::to_string(list.files().size()) +
                     " text files with 0 bytes were found (" + std::to_string(list.skipped()) +
                     " others were skipped); name files or folders that hold text");
   }
@@ -140,9 +140,9 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
     file.finish();
     return result;
   }
-  // What JSON lines will take nobody knows before they are read.
-  if (std::none_of(list.paths().begin(), list.paths().end(), is_jsonl)) {
-    const std::int64_t ends = options.file_end ? std::ssize(list.paths()) - list.empty() : 0;
+  // The size of JSON lines as tokens is unknown until they are read.
+  if (std::ranges::none_of(list.files(), &TextFile::lines)) {
+    const std::int64_t ends = options.file_end ? std::ssize(list.files()) - list.empty() : 0;
     file.reserve(static_cast<std::uint64_t>(list.bytes() + ends) * static_cast<std::uint64_t>(options.token_bytes));
   }
   const PackResult result = options.token_bytes == 2 ? Packer<std::uint16_t>(list, file, options, progress).pack()

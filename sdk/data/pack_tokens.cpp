@@ -16,6 +16,7 @@ namespace {
 struct PackedPart {
   std::vector<std::uint32_t> tokens;
   std::int64_t documents = 0;
+  std::int64_t left_out = 0;
   std::int64_t read = 0;  // as TextPart's
 };
 
@@ -29,7 +30,9 @@ class PartPacker {
     PackedPart packed;
     packed.read = part.read;
     packed.tokens.reserve(part.text.size() / 3);
+    const std::uint64_t left_out = encoder_->left_out();
     part.lines ? add_lines(part, packed) : add(part.text, part.begins, part.ends, options_.file_end, packed);
+    packed.left_out = static_cast<std::int64_t>(encoder_->left_out() - left_out);
     return packed;
   }
 
@@ -93,7 +96,7 @@ PackResult pack_tokens(const TextFiles& files, OutputFile& output, const PackOpt
   InOrder<TextPart, PackedPart> work(options.threads, [&] {
     return [packer = std::make_shared<PartPacker>(options)](const TextPart& part) { return packer->pack(part); };
   });
-  PackResult result{std::ssize(files.paths()), 0, 0, files.skipped()};
+  PackResult result{.files = std::ssize(files.files()), .skipped = files.skipped()};
   Writer writer(output, options.token_bytes);
   std::int64_t read = 0;
   std::optional<TextPart> part = parts.next();
@@ -105,6 +108,7 @@ PackResult pack_tokens(const TextFiles& files, OutputFile& output, const PackOpt
     const PackedPart packed = work.take();
     writer.write(packed.tokens);
     result.documents += packed.documents;
+    result.left_out += packed.left_out;
     read = packed.read;
     if (progress) progress(read, files.bytes());
   }

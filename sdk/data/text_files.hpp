@@ -3,31 +3,44 @@
 #include <string>
 #include <vector>
 
+#include "data/file.hpp"
+
 namespace strata::data {
 
-// The inputs' files in their order, and their bytes in all. See pack_text about folders.
+// Which files are JSON lines.
+enum class Reading {
+  ByName,  // those named .jsonl; others with lines of objects are refused
+  Lines,   // every input that is a file, and in folders every file that begins with a line that is an object
+  AsIs     // none
+};
+
+struct TextFile {
+  std::string path;
+  bool lines = false;  // each line is a JSON object with a document
+};
+
+// The inputs' files in their order, and their bytes in all. See pack_text about folders and JSON lines.
 class TextFiles {
  public:
-  TextFiles(const std::vector<std::string>& inputs, const std::string& output);
+  TextFiles(const std::vector<std::string>& inputs, const std::string& output, Reading reading);
 
-  const std::vector<std::string>& paths() const { return paths_; }
+  const std::vector<TextFile>& files() const { return files_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(bytes_); }
   std::int64_t empty() const { return empty_; }  // files without a byte
   std::int64_t skipped() const { return skipped_; }
 
  private:
-  void add(const std::string& path, std::uint64_t bytes);
+  void add(const InputFile& file, bool lines);
+  void add_input(const std::string& path);
   bool is_output(const std::string& path) const;
   void add_folder(const std::string& folder);
 
   std::string output_;
-  std::vector<std::string> paths_;
+  Reading reading_;
+  std::vector<TextFile> files_;
   std::uint64_t bytes_ = 0;
   std::int64_t empty_ = 0;
   std::int64_t skipped_ = 0;
 };
-
-// Whether each line of a file is a document. Throws UserError for a compressed file of such lines.
-bool is_jsonl(const std::string& path);
 
 }  // namespace strata::data

@@ -38,9 +38,10 @@ std::optional<TextPart> TextParts::next() {
 
 // Skips empty files, which are no documents.
 bool TextParts::open_next() {
-  while (opened_ < files_.paths().size()) {
-    file_.emplace(files_.paths()[opened_++]);
-    lines_ = is_jsonl(file_->path());
+  while (opened_ < files_.files().size()) {
+    const TextFile& next = files_.files()[opened_++];
+    file_.emplace(next.path);
+    lines_ = next.lines;
     if (file_->size() == 0) continue;
     position_ = 0;
     rest_.clear();
@@ -54,8 +55,8 @@ bool TextParts::open_next() {
 
 std::size_t TextParts::end_of_part(std::size_t searched) const {
   if (lines_) {
-    const std::size_t line_break = rest_.rfind('\n');
-    return line_break == std::string::npos || line_break < searched ? 0 : line_break + 1;
+    const std::size_t line_break = std::string_view(rest_).substr(searched).rfind('\n');
+    return line_break == std::string_view::npos ? 0 : searched + line_break + 1;
   }
   // The characters around a cut may have been there already.
   const std::size_t from = searched < 8 ? 0 : searched - 8;

@@ -23,9 +23,9 @@ void describe(CommandLine& line, SampleArguments& arguments) {
                   "Weights: a checkpoint of a training run, or the folder of its checkpoints for the latest one")
       ->excludes(init);
   CLI::Option* const prompt = command.add_option("--prompt", arguments.prompt, "The beginning of the text");
-  CLI::Option* const tokenizer =
-      command.add_option("--tokenizer", arguments.tokenizer,
-                         "tokenizer.json that the model's tokens were made with (default: none, bytes are tokens)");
+  CLI::Option* const tokenizer = command.add_option(
+      "--tokenizer", arguments.tokenizer,
+      "tokenizer.json, or its folder, that the model's tokens were made with (default: none, bytes are tokens)");
   command
       .add_option("--prompt-tokens", arguments.prompt_tokens,
                   "In place of --prompt: the numbers of its tokens, separated by commas; the others are printed so too")
@@ -63,7 +63,7 @@ void describe(CommandLine& line, SampleArguments& arguments) {
       "longer than model.seq_len the model sees the last tokens.\n"
       "  strata sample configs/quickstart.yaml --checkpoint ckpt --prompt 'The step'\n"
       "  strata sample run.yaml --nproc 2 --set parallel.pipeline=2 --init hf_folder --tokenizer "
-      "hf_folder/tokenizer.json \\\n"
+      "hf_folder \\\n"
       "    --prompt 'Once upon a time' --tokens 200 --temperature 0");
 }
 

@@ -1,5 +1,6 @@
 #include "sample/sample.hpp"
 
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -144,6 +145,8 @@ std::string asked(const SampleArguments& arguments, const Prepared& prepared) {
 
 int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   const Prepared prepared = prepare(arguments, runtime::world_of(place));
+  if (place.rank == 0)
+    for (const std::string& note : prepared.written.notes()) spdlog::warn("{}: {}", prepared.written.name(), note);
   const config::RunConfig& config = prepared.run.config;
   const ContinuationSettings settings{arguments.choice, arguments.tokens, config.model.seq_len,
                                       document_end_of(arguments, prepared)};

@@ -47,7 +47,11 @@ std::vector<std::int64_t> WrittenTokens::read(const std::string& text) const {
   std::vector<std::uint32_t> ids;
   if (tokenizer_) {
     ids = tokenizer_->before();
-    tokenizer::Encoder(*tokenizer_).encode(text, ids);
+    tokenizer::Encoder encoder(*tokenizer_);
+    encoder.encode(text, ids);
+    if (encoder.left_out() > 0)
+      throw UserError(std::to_string(encoder.left_out()) + " bytes of the prompt have no token in " + name_ +
+                      "; write it with other characters, or take the tokenizer that the model's tokens were made with");
   } else {
     std::ranges::transform(text, std::back_inserter(ids), [](char byte) { return static_cast<unsigned char>(byte); });
   }
@@ -58,12 +62,16 @@ std::string WrittenTokens::write(std::int64_t token) const {
   if (numbers_) return " " + std::to_string(token);
   if (!tokenizer_) return std::string(1, static_cast<char>(token));
   const std::vector<std::uint32_t> ids{static_cast<std::uint32_t>(token)};
-  return tokenizer_->decode(ids);
+  return tokenizer_->decode(ids, false);
 }
 
 std::optional<std::int64_t> WrittenTokens::known() const {
   if (numbers_) return {};
   return tokenizer_ ? tokenizer_->vocabulary_size() : bytes;
+}
+
+std::vector<std::string> WrittenTokens::notes() const {
+  return tokenizer_ ? tokenizer_->notes() : std::vector<std::string>();
 }
 
 std::optional<std::int64_t> WrittenTokens::document_end() const {

@@ -12,7 +12,7 @@ namespace strata::sample {
 
 class WrittenTokens {
  public:
-  // By this tokenizer.json; where it is empty as bytes, as `strata data pack` makes them without one. Throws UserError.
+  // By this tokenizer.json, or that of this folder; where it is empty as bytes, as `strata data pack` makes them without one. Throws UserError.
   explicit WrittenTokens(const std::string& tokenizer);
   // As their numbers, separated by commas or spaces.
   static WrittenTokens as_numbers();
@@ -27,6 +27,8 @@ class WrittenTokens {
   std::optional<std::int64_t> known() const;
   // "bytes", or the tokenizer's file.
   const std::string& name() const { return name_; }
+  // Keys of the tokenizer's file that are not obeyed, each with its value and the reason.
+  std::vector<std::string> notes() const;
   // With which texts end, where it shows: the tokenizer's token; 0 of bytes, which stands in no text.
   std::optional<std::int64_t> document_end() const;
 

@@ -7,26 +7,55 @@
 
 namespace strata::tokenizer {
 
+// A token that a tokenizer.json adds to its vocabulary. It is found in the text itself.
+struct AddedToken {
+  std::string content;
+  std::uint32_t id = 0;
+  bool normalized = false;    // is found in the normalized text
+  bool single_word = false;   // not beside a character of a word
+  bool strips_left = false;   // takes the spaces in front of it
+  bool strips_right = false;  // takes the spaces behind it
+};
+
 // Finds added tokens in text: the leftmost, and of those that begin there the longest; then on behind it.
 class AddedTokenFinder {
  public:
-  void add(const std::string& content, std::uint32_t id);  // of at least one byte
-  void prepare();                                          // after the last add()
+  void add(AddedToken token);  // its content has at least one byte
+  void prepare();              // after the last add()
 
   struct Match {
     std::size_t begin = 0, end = 0;
-    std::uint32_t id = 0;
+    const AddedToken* token = nullptr;  // null: none
   };
-  // The first match at or behind `position`; begin is text.size() where there is none.
+  // The first match at or behind `position`, by content alone; begin is text.size() where there is none.
   Match find(std::string_view text, std::size_t position) const;
-  bool empty() const { return tokens_.empty(); }
+
+  // Calls `between` with each part of the text that is no added token, and `found` with each added token, in order.
+  template <typename Between, typename Found>
+  void split(std::string_view text, const Between& between, const Found& found) const {
+    Spaces behind;
+    std::size_t done = 0;
+    for (Match match = find(text, 0); match.token != nullptr; match = find(text, match.end)) {
+      if (match.token->single_word && is_beside_word(text, match)) continue;
+      const std::size_t begin = match.token->strips_left ? begin_of_spaces(text, done, match.begin) : match.begin;
+      const std::size_t end = match.token->strips_right ? behind.end_from(text, match.end) : match.end;
+      if (begin > done) between(text.substr(done, begin - done));
+      if (end > begin) found(*match.token);  // else the token before has taken all of it
+      done = end;
+    }
+    if (done < text.size()) between(text.substr(done));
+  }
 
  private:
-  struct Token {
-    std::string content;
-    std::uint32_t id;
+  // The spaces behind a match; remembered, so that many matches in a row of spaces take no longer than one.
+  struct Spaces {
+    std::size_t begin = 0, end = 0;
+    std::size_t end_from(std::string_view text, std::size_t position);
   };
-  std::vector<Token> tokens_;          // by their first byte, the longest first
+  static bool is_beside_word(std::string_view text, const Match& match);
+  static std::size_t begin_of_spaces(std::string_view text, std::size_t first, std::size_t end);
+
+  std::vector<AddedToken> tokens_;     // by their first byte, the longest first
   std::vector<std::size_t> begin_of_;  // by first byte, and the end
   std::bitset<65536> may_begin_;       // by the first two bytes
 };

@@ -30,9 +30,16 @@ CharacterTable::CharacterTable() {
   fill(numbers(), Number);
   fill(spaces, Space);
   cells['\n'] = cells['\r'] = Space | Newline;
-  for (const CharacterRange& range : tokenizer::changed_by_normalization()) {
-    for (char32_t code = range.first; code <= range.last; ++code) cells[code] |= changed;
-  }
+  const auto mark = [&](std::span<const CharacterRange> ranges, std::uint8_t value) {
+    for (const CharacterRange& range : ranges) {
+      for (char32_t code = range.first; code <= range.last; ++code) cells[code] |= value;
+    }
+  };
+  mark(tokenizer::changed_by_normalization(), changed);
+  mark(numbers(), digit);
+  mark(newer_numbers(), digit);
+  mark(letters(), of_word);
+  mark(other_word_characters(), of_word);
   std::size_t used = 0;
   for (std::size_t index = 0; index < block_of_.size(); ++index) {
     const auto* begin = &cells[index * block];

@@ -1,98 +1,34 @@
 #include "tokenizer/definition.hpp"
 
-#include <strata/error.hpp>
-
-#include <algorithm>
-#include <fstream>
-#include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
+#include "checkpoint/json_text.hpp"
 #include "tokenizer/byte_characters.hpp"
+#include "tokenizer/normalization.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace strata::tokenizer {
 namespace {
 
-using Json = nlohmann::json;
+// Gemma's, the largest of 2026, has 33 MB.
+constexpr std::size_t largest_file = std::size_t{256} << 20;
 
-constexpr const char* families = "Strata reads the byte-level BPE of GPT-2, GPT-NeoX, Llama 3 and Qwen2";
-
-// A value of the file and where it stands.
-class Value {
- public:
-  Value(const std::string& file, std::string key, const Json& json)
-      : file_(file), key_(std::move(key)), json_(json.is_null() ? nothing() : json) {}
-
-  const Json& json() const { return json_; }
-  const std::string& key() const { return key_; }
-  bool is_null() const { return json_.is_null(); }
-
-  [[noreturn]] void refuse(const std::string& rule) const {
-    std::string text = json_.dump(-1, ' ', true);
-    if (text.size() > 160) text = text.substr(0, 157) + "...";
-    throw UserError(Place{file_}, key_ + " is " + text + "; " + rule);
-  }
-  void check(bool holds, const std::string& rule) const {
-    if (!holds) refuse(rule);
-  }
-
-  // A key's value, null where it is not there.
-  Value operator[](const std::string& name) const {
-    check(json_.is_object(), "an object belongs there, as in a tokenizer.json of Hugging Face's library");
-    const auto found = json_.find(name);
-    return {file_, key_.empty() ? name : key_ + "." + name, found == json_.end() ? nothing() : *found};
-  }
-  std::vector<Value> elements() const {
-    check(json_.is_array(), "a list belongs there");
-    std::vector<Value> all;
-    for (std::size_t index = 0; index < json_.size(); ++index) {
-      all.emplace_back(file_, key_ + "[" + std::to_string(index) + "]", json_[index]);
-    }
-    return all;
-  }
-  std::string text() const {
-    check(json_.is_string(), "a string belongs there");
-    return json_.get<std::string>();
-  }
-  std::uint32_t id() const {
-    check(json_.is_number_unsigned() && json_.get<std::uint64_t>() < INT32_MAX, "a token's id belongs there");
-    return json_.get<std::uint32_t>();
-  }
-  bool flag(bool missing) const {
-    if (is_null()) return missing;
-    check(json_.is_boolean(), "true or false belongs there");
-    return json_.get<bool>();
-  }
-  void only(std::initializer_list<std::string> known) const {
-    for (const auto& [name, value] : json_.items()) {
-      if (std::find(known.begin(), known.end(), name) == known.end()) (*this)[name].refuse("Strata does not know it");
-    }
-  }
-
- private:
-  static const Json& nothing() {
-    static const Json json;
-    return json;
-  }
-  const std::string& file_;
-  std::string key_;
-  const Json& json_;
-};
-
-std::string type_of(const Value& value) {
-  return value["type"].text();
+std::string character_token(unsigned byte) {
+  std::string token;
+  append_utf8(character_of_byte(static_cast<unsigned char>(byte)), token);
+  return token;
 }
 
-Json read_json(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(Place{path}, "cannot be opened; a tokenizer.json belongs there");
-  try {
-    return Json::parse(file);
-  } catch (const Json::exception& error) {
-    throw UserError(Place{path}, std::string("is no JSON, and a tokenizer.json is: ") + error.what());
+// No UTF-8 text has the bytes 0xC0, 0xC1 and from 0xF5 on: Pythia's file has no tokens for them.
+bool is_in_text(unsigned byte) {
+  return byte != 0xc0 && byte != 0xc1 && byte < 0xf5;
+}
+
+bool lacks_bytes(const Definition& definition) {
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    if (is_in_text(byte) && !definition.vocabulary.contains(character_token(byte))) return true;
   }
+  return false;
 }
 
 void read_vocabulary(const Value& value, Definition& result) {
@@ -103,13 +39,24 @@ void read_vocabulary(const Value& value, Definition& result) {
     if (!ids.insert(number).second) value[token].refuse("another token has the same id");
     result.vocabulary.emplace(token, number);
   }
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    std::string token;
-    append_utf8(character_of_byte(static_cast<unsigned char>(byte)), token);
-    value[token].check(result.vocabulary.contains(token),
-                       std::string("the token of byte ") + std::to_string(byte) +
-                           " is missing, and a byte-level vocabulary has one for each byte; " + families);
+}
+
+// What becomes of bytes that have no token, which a tokenizer trained without the full alphabet lacks.
+void read_unknown(const Value& model, Definition& result) {
+  result.unknown.fuses = model["fuse_unk"].flag(false);
+  const Value unknown = model["unk_token"];
+  const bool fallback = model["byte_fallback"].flag(false);
+  if (!lacks_bytes(result)) return;
+  for (unsigned byte = 0; fallback && byte < 256; ++byte) {
+    constexpr const char* digits = "0123456789ABCDEF";
+    const std::string token = std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">";
+    model["byte_fallback"].check(!result.vocabulary.contains(token),
+                                 std::string("it must be false: its vocabulary is not of bytes; ") + families);
   }
+  if (unknown.is_null()) return;
+  const auto found = result.vocabulary.find(unknown.text());
+  unknown.check(found != result.vocabulary.end(), "model.vocab has no such token, and lacks tokens of bytes");
+  result.unknown.id = found->second;
 }
 
 void read_merges(const Value& value, Definition& result) {
@@ -143,61 +90,42 @@ void read_model(const Value& model, Definition& result) {
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     model[name].check(model[name].is_null() || model[name].json() == "", std::string("it must be empty; ") + families);
   }
-  model["byte_fallback"].check(!model["byte_fallback"].flag(false),
-                               std::string("it must be false: its vocabulary is not of bytes; ") + families);
-  const Value unknown = model["unk_token"];
-  unknown.check(unknown.is_null(), "it must be null: every byte has a token, so none is unknown");
   result.ignore_merges = model["ignore_merges"].flag(false);
   read_vocabulary(model["vocab"], result);
+  read_unknown(model, result);
   read_merges(model["merges"], result);
 }
 
 void read_normalizer(const Value& normalizer, Definition& result) {
   if (normalizer.is_null()) return;
-  normalizer.check(type_of(normalizer) == "NFC", "it must be null or of type \"NFC\"");
+  if (normalizer.type() == "Sequence") {
+    for (const Value& part : normalizer["normalizers"].elements()) read_normalizer(part, result);
+    return;
+  }
+  normalizer["type"].check(normalizer.type() == "NFC",
+                           std::string("it must be NFC, or a Sequence of NFC; ") + families);
   result.nfc = true;
-}
-
-void read_byte_level(const Value& value, bool alone, Definition& result) {
-  const bool splits = value["use_regex"].flag(true);
-  result.prefix_space = value["add_prefix_space"].flag(true);
-  value.check(splits == alone, alone ? "use_regex must be true: without words BPE would run over whole documents"
-                                     : "use_regex must be false behind a Split, as in Llama 3 and Qwen2");
-  value.check(alone || !result.prefix_space, "add_prefix_space must be false behind a Split, as in Llama 3 and Qwen2");
-}
-
-void read_split(const Value& split, Definition& result) {
-  split["behavior"].check(split["behavior"].json() == "Isolated", "it must be \"Isolated\"");
-  split["invert"].check(!split["invert"].flag(false), "it must be false");
-  const Value expression = split["pattern"]["Regex"];
-  const std::optional<SplitPattern> pattern = split_pattern(expression.text());
-  if (!pattern) expression.refuse(std::string("it is none of the expressions that Strata knows; ") + families);
-  result.pattern = *pattern;
-}
-
-void read_pre_tokenizer(const Value& value, Definition& result) {
-  value.check(!value.is_null(),
-              std::string("a ByteLevel, or a Sequence of a Split and a ByteLevel, belongs there; ") + families);
-  if (type_of(value) == "ByteLevel") return read_byte_level(value, true, result);
-  value.check(type_of(value) == "Sequence", std::string("its type must be ByteLevel or Sequence; ") + families);
-  const std::vector<Value> parts = value["pretokenizers"].elements();
-  value.check(parts.size() == 2 && type_of(parts[0]) == "Split" && type_of(parts[1]) == "ByteLevel",
-              std::string("the Sequence must be a Split and a ByteLevel; ") + families);
-  read_split(parts[0], result);
-  read_byte_level(parts[1], false, result);
 }
 
 // The ids that the library gives: a token of the vocabulary keeps its own, others follow one after the other.
 void read_added(const Value& list, Definition& result) {
   if (list.is_null()) return;
-  std::set<std::string> seen;
+  std::set<std::string> seen, seen_normalized;
   std::uint32_t next = static_cast<std::uint32_t>(result.vocabulary.size());
   for (const Value& token : list.elements()) {
-    Definition::AddedToken added{token["content"].text(), token["id"].id(), token["normalized"].flag(true)};
-    token["content"].check(!added.content.empty(), "it must have at least one character");
+    const std::string content = token["content"].text();
+    if (content.empty()) continue;  // as in the library
+    AddedToken added{content, token["id"].id()};
+    added.normalized = token["normalized"].flag(true);
+    added.single_word = token["single_word"].flag(false);
+    added.strips_left = token["lstrip"].flag(false);
+    added.strips_right = token["rstrip"].flag(false);
     token["content"].check(seen.insert(added.content).second, "it is there twice");
-    for (const char* name : {"single_word", "lstrip", "rstrip"}) {
-      token[name].check(!token[name].flag(false), std::string("it must be false; ") + families);
+    if (added.normalized && result.nfc) {
+      std::string changed;
+      token["content"].check(seen_normalized.emplace(normalized(content, changed)).second,
+                             "NFC makes it equal to another added token, and of two such tokens Hugging Face's library "
+                             "finds one by chance; set \"normalized\" to false for one of them");
     }
     const auto known = result.vocabulary.find(added.content);
     const std::uint32_t wanted = known == result.vocabulary.end() ? next : known->second;
@@ -224,39 +152,68 @@ void read_template(const Value& value, Definition& result) {
   value["single"].check(text_seen, "a template has one text, A");
 }
 
+std::uint32_t id_of_pair(const Value& pair) {
+  const std::vector<Value> both = pair.elements();
+  pair.check(both.size() == 2, "a token and its id belong there");
+  return both[1].id();
+}
+
 void read_post_processor(const Value& value, Definition& result) {
   if (value.is_null()) return;
-  const std::string type = type_of(value);
+  const std::string type = value.type();
   if (type == "ByteLevel") return;  // changes offsets only
-  if (type == "TemplateProcessing") {
-    value.check(result.before.empty() && result.behind.empty(), "there is another template already");
-    return read_template(value, result);
+  if (type == "Sequence") {
+    for (const Value& part : value["processors"].elements()) read_post_processor(part, result);
+    return;
   }
-  value.check(type == "Sequence", "its type must be ByteLevel, TemplateProcessing or Sequence");
-  for (const Value& part : value["processors"].elements()) read_post_processor(part, result);
+  value.check(result.before.empty() && result.behind.empty(), "there is another template already");
+  if (type == "TemplateProcessing") return read_template(value, result);
+  value["type"].check(type == "RobertaProcessing" || type == "BertProcessing",
+                      "it must be ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");
+  result.before.push_back(id_of_pair(value["cls"]));
+  result.behind.push_back(id_of_pair(value["sep"]));
+}
+
+Definition::Decoder read_decoder(const Value& decoder) {
+  if (decoder.is_null()) return Definition::Decoder::Spaced;
+  if (decoder.type() != "Sequence") {
+    decoder["type"].check(decoder.type() == "ByteLevel", std::string("it must be ByteLevel; ") + families);
+    return Definition::Decoder::Bytes;
+  }
+  const std::vector<Value> parts = decoder["decoders"].elements();
+  if (parts.empty()) return Definition::Decoder::Joined;
+  decoder["decoders"].check(parts.size() == 1, std::string("it must be one ByteLevel; ") + families);
+  return read_decoder(parts.front());
+}
+
+// transformers switches both off unless a call asks for them: cut or filled documents are no training data.
+void read_lengths(const Value& file, Definition& result) {
+  for (const char* name : {"truncation", "padding"}) {
+    if (file[name].is_null()) continue;
+    file[name].check(file[name].json().is_object(), "an object or null belongs there");
+    result.notes.push_back(file[name].told() +
+                           "; it is not used: texts are neither cut nor filled, as in transformers, "
+                           "which uses it for calls that ask for it");
+  }
 }
 
 }  // namespace
 
 Definition read_definition(const std::string& path) {
-  const Json json = read_json(path);
+  const Value::Json json = checkpoint::parse_json_file(data::InputFile(path), largest_file);
   const Value file(path, "", json);
-  if (!json.is_object() || !json.contains("model")) {
+  if (!json.contains("model")) {
     throw UserError(Place{path}, "has no key 'model'; name the tokenizer.json that Hugging Face's library saves");
   }
   file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
              "decoder", "model"});
-  file["version"].check(file["version"].json() == "1.0", "it must be \"1.0\"");
-  for (const char* name : {"truncation", "padding"}) {
-    file[name].check(file[name].is_null(), "it must be null: documents are packed whole; set it so in the file");
-  }
+  file["version"].check(!json.contains("version") || file["version"].json() == "1.0", "it must be \"1.0\"");
   Definition result;
+  read_lengths(file, result);
   read_model(file["model"], result);
   read_normalizer(file["normalizer"], result);
-  read_pre_tokenizer(file["pre_tokenizer"], result);
-  const Value decoder = file["decoder"];
-  decoder.check(!decoder.is_null() && type_of(decoder) == "ByteLevel",
-                std::string("it must be a ByteLevel; ") + families);
+  result.word_steps = read_word_steps(file["pre_tokenizer"]);
+  result.decoder = read_decoder(file["decoder"]);
   read_added(file["added_tokens"], result);
   read_post_processor(file["post_processor"], result);
   return result;

@@ -5,26 +5,31 @@
 #include <utility>
 #include <vector>
 
-#include "tokenizer/split_pattern.hpp"
+#include "tokenizer/added_tokens.hpp"
+#include "tokenizer/merges.hpp"
+#include "tokenizer/word_steps.hpp"
 
 namespace strata::tokenizer {
 
 // What a tokenizer.json says, checked.
 struct Definition {
-  struct AddedToken {
-    std::string content;
-    std::uint32_t id = 0;
-    bool normalized = false;  // is looked for in the normalized text
+  // What stands between the tokens of a text that is decoded, and what each is.
+  enum class Decoder {
+    Bytes,   // ByteLevel: the bytes that the characters of a token stand for
+    Joined,  // a Sequence of nothing: the tokens as the file has them
+    Spaced   // null: the same with spaces between
   };
 
   std::unordered_map<std::string, std::uint32_t> vocabulary;  // by the token as the file has it
   std::vector<std::pair<std::string, std::string>> merges;    // the first one goes first
   bool ignore_merges = false;                                 // a word that is a token needs no merge
+  UnknownByte unknown;                                        // bytes without a token
   bool nfc = false;
-  bool prefix_space = false;  // in front of text that begins with none
-  SplitPattern pattern = SplitPattern::Gpt2;
+  std::vector<WordStep> word_steps;
   std::vector<AddedToken> added;
   std::vector<std::uint32_t> before, behind;  // each document, by the template
+  Decoder decoder = Decoder::Bytes;
+  std::vector<std::string> notes;  // keys of the file that are not obeyed, each with the reason
 };
 
 // Reads a tokenizer.json as Hugging Face's library writes it. Throws UserError with file, key, value and rule for what

@@ -20,9 +20,9 @@ std::uint64_t pair_of(std::uint32_t left, std::uint32_t right) {
 
 }  // namespace
 
-Merges::Merges(std::vector<std::uint32_t> byte_ids, std::size_t count)
-    : byte_ids_(std::move(byte_ids)), slots_(std::bit_ceil(2 * count + 2)) {
-  strata_check(byte_ids_.size() == 256, "Merges: a token for each byte");
+Merges::Merges(std::vector<std::uint32_t> byte_ids, std::size_t count, UnknownByte unknown)
+    : byte_ids_(std::move(byte_ids)), unknown_(unknown), slots_(std::bit_ceil(2 * count + 2)) {
+  strata_check(byte_ids_.size() == 256, "Merges: a token for each byte, or none");
 }
 
 // Where a pair is, or the empty slot where it would be.
@@ -43,16 +43,35 @@ Merges::Merge Merges::find(std::uint32_t left, std::uint32_t right) const {
   return slots_[slot_of(pair_of(left, right))].merge;
 }
 
-void Merges::apply(std::string_view word, std::vector<std::uint32_t>& ids) const {
-  word.size() <= longest_short ? apply_short(word, ids) : apply_long(word, ids);
+// Calls `put` with the tokens with which a word begins. Returns how many bytes have none.
+template <typename Put>
+std::size_t Merges::each_part(std::string_view word, const Put& put) const {
+  std::size_t left_out = 0;
+  bool is_unknown = false;
+  for (const char byte : word) {
+    const std::uint32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+    if (id != none) {
+      put(id);
+    } else if (!unknown_.id) {
+      ++left_out;
+    } else if (!is_unknown || !unknown_.fuses) {
+      put(*unknown_.id);
+    }
+    is_unknown = id == none;
+  }
+  return left_out;
+}
+
+std::size_t Merges::apply(std::string_view word, std::vector<std::uint32_t>& ids) const {
+  return word.size() <= longest_short ? apply_short(word, ids) : apply_long(word, ids);
 }
 
 // Looks for the best pair among all, again after each merge.
-void Merges::apply_short(std::string_view word, std::vector<std::uint32_t>& ids) const {
+std::size_t Merges::apply_short(std::string_view word, std::vector<std::uint32_t>& ids) const {
   std::array<std::uint32_t, longest_short> parts;
   std::array<Merge, longest_short> merges;  // of each part with the next one
-  std::size_t count = word.size();
-  for (std::size_t index = 0; index < count; ++index) parts[index] = byte_ids_[static_cast<unsigned char>(word[index])];
+  std::size_t count = 0;
+  const std::size_t left_out = each_part(word, [&](std::uint32_t id) { parts[count++] = id; });
   for (std::size_t index = 0; index + 1 < count; ++index) merges[index] = find(parts[index], parts[index + 1]);
   while (count > 1) {
     std::size_t best = 0;
@@ -68,10 +87,11 @@ void Merges::apply_short(std::string_view word, std::vector<std::uint32_t>& ids)
     if (best > 0) merges[best - 1] = find(parts[best - 1], parts[best]);
   }
   ids.insert(ids.end(), parts.begin(), parts.begin() + count);
+  return left_out;
 }
 
 // Keeps the pairs in a heap and the parts in a list. A pair in the heap may be gone when its turn comes.
-void Merges::apply_long(std::string_view word, std::vector<std::uint32_t>& ids) const {
+std::size_t Merges::apply_long(std::string_view word, std::vector<std::uint32_t>& ids) const {
   struct Part {
     std::uint32_t id, before, next;
   };
@@ -86,11 +106,13 @@ void Merges::apply_long(std::string_view word, std::vector<std::uint32_t>& ids) 
     throw UserError("a word of " + std::to_string(word.size()) +
                     " bytes stands in the text, and the tokenizer takes fewer than 4294967295; break it");
   }
-  const auto end = static_cast<std::uint32_t>(word.size());
-  std::vector<Part> parts(end);
-  for (std::uint32_t index = 0; index < end; ++index) {
-    parts[index] = {byte_ids_[static_cast<unsigned char>(word[index])], index - 1, index + 1};
-  }
+  std::vector<Part> parts;
+  parts.reserve(word.size());
+  const std::size_t left_out = each_part(word, [&](std::uint32_t id) {
+    const auto index = static_cast<std::uint32_t>(parts.size());
+    parts.push_back({id, index - 1, index + 1});
+  });
+  const auto end = static_cast<std::uint32_t>(parts.size());
   std::priority_queue<Candidate> candidates;
   const auto consider = [&](std::uint32_t position) {
     const Part& part = parts[position];
@@ -112,6 +134,7 @@ void Merges::apply_long(std::string_view word, std::vector<std::uint32_t>& ids) 
     if (best.position > 0) consider(part.before);
   }
   for (std::uint32_t index = 0; index < end; index = parts[index].next) ids.push_back(parts[index].id);
+  return left_out;
 }
 
 }  // namespace strata::tokenizer

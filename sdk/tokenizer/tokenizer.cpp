@@ -2,6 +2,10 @@
 
 #include <strata/error.hpp>
 
+#include <filesystem>
+#include <system_error>
+
+#include "tokenizer/character_class.hpp"
 #include "tokenizer/normalization.hpp"
 #include "tokenizer/tables.hpp"
 #include "tokenizer/utf8.hpp"
@@ -14,33 +18,32 @@ class Encoder::Work {
   explicit Work(const Tables& tables) : tables_(tables) {}
 
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) {
-    each_piece(tables_.raw_tokens, valid_utf8(text, repaired_), ids, [&](std::string_view piece) {
-      if (tables_.definition.nfc) piece = normalized(piece, normalized_);
-      each_piece(tables_.normalized_tokens, piece, ids, [&](std::string_view part) { encode_piece(part, ids); });
-    });
+    const auto put = [&](const AddedToken& token) { ids.push_back(token.id); };
+    tables_.raw_tokens.split(
+        valid_utf8(text, repaired_),
+        [&](std::string_view piece) {
+          if (tables_.definition.nfc) piece = normalized(piece, normalized_);
+          tables_.normalized_tokens.split(
+              piece, [&](std::string_view part) { encode_piece(part, 0, ids); }, put);
+        },
+        put);
   }
+
+  std::uint64_t left_out() const { return left_out_; }
 
  private:
-  // Calls `work` for what stands between added tokens, and appends theirs.
-  template <typename Function>
-  void each_piece(const AddedTokenFinder& tokens, std::string_view text, std::vector<std::uint32_t>& ids,
-                  const Function& work) {
-    for (std::size_t position = 0; position < text.size();) {
-      const AddedTokenFinder::Match match = tokens.find(text, position);
-      if (match.begin > position) work(text.substr(position, match.begin - position));
-      if (match.end > match.begin) ids.push_back(match.id);
-      position = match.end;
-    }
-  }
-
-  void encode_piece(std::string_view text, std::vector<std::uint32_t>& ids) {
-    if (tables_.definition.prefix_space && text.front() != ' ') {
+  // Takes the steps that cut text into words from this one on.
+  void encode_piece(std::string_view text, std::size_t index, std::vector<std::uint32_t>& ids) {
+    if (index == tables_.definition.word_steps.size()) return encode_word(text, ids);
+    const WordStep& step = tables_.definition.word_steps[index];
+    if (step.kind == WordStep::Kind::PrefixSpace) {
+      if (text.front() == ' ') return encode_piece(text, index + 1, ids);
       prefixed_.assign(" ").append(text);
-      text = prefixed_;
+      return encode_piece(prefixed_, index + 1, ids);
     }
     for (std::size_t position = 0; position < text.size();) {
-      const std::size_t end = end_of_word(tables_.definition.pattern, text, position);
-      encode_word(text.substr(position, end - position), ids);
+      const std::size_t end = end_of_piece(step, text, position);
+      encode_piece(text.substr(position, end - position), index + 1, ids);
       position = end;
     }
   }
@@ -50,8 +53,9 @@ class Encoder::Work {
     std::span<const std::uint32_t> known = cache_.find(word);
     if (known.empty()) {
       const std::size_t begin = ids.size();
+      const std::uint64_t left_out = left_out_;
       apply_merges(word, ids);
-      cache_.insert(word, std::span(ids).subspan(begin));
+      if (left_out_ == left_out) cache_.insert(word, std::span(ids).subspan(begin));
       return;
     }
     known.size() == 1 ? ids.push_back(known[0]) : void(ids.insert(ids.end(), known.begin(), known.end()));
@@ -62,12 +66,13 @@ class Encoder::Work {
       const auto found = tables_.words.find(std::string(word));
       if (found != tables_.words.end()) return ids.push_back(found->second);
     }
-    tables_.merges.apply(word, ids);
+    left_out_ += tables_.merges.apply(word, ids);
   }
 
   const Tables& tables_;
   WordCache cache_;
   std::string repaired_, normalized_, prefixed_;
+  std::uint64_t left_out_ = 0;
 };
 
 Encoder::Encoder(const Tokenizer& tokenizer) : work_(std::make_unique<Work>(*tokenizer.tables_)) {}
@@ -78,8 +83,26 @@ void Encoder::encode(std::string_view text, std::vector<std::uint32_t>& ids) {
   work_->encode(text, ids);
 }
 
+std::uint64_t Encoder::left_out() const {
+  return work_->left_out();
+}
+
+namespace {
+
+std::string file_of(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return path;
+  const std::string file = std::filesystem::path(path) / "tokenizer.json";
+  if (std::filesystem::exists(file, ignored)) return file;
+  throw UserError(Place{path},
+                  "is a folder without a tokenizer.json; save the tokenizer with Hugging Face's library "
+                  "(AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)), or name another folder");
+}
+
+}  // namespace
+
 Tokenizer::Tokenizer(const std::string& path)
-    : path_(path), tables_(std::make_unique<const Tables>(read_definition(path))) {}
+    : path_(file_of(path)), tables_(std::make_unique<const Tables>(read_definition(path_))) {}
 
 Tokenizer::~Tokenizer() = default;
 
@@ -90,26 +113,33 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const std::uint32_t> ids) const {
+std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool first) const {
   std::string text;
   for (const std::uint32_t id : ids) {
-    if (id >= vocabulary_size() || tables_->bytes_of_id[id].empty()) {
+    const auto found = tables_->text_of_id.find(id);
+    if (found == tables_->text_of_id.end()) {
       throw UserError(Place{path_}, "has no token " + std::to_string(id) + "; its ids are 0 to " +
                                         std::to_string(vocabulary_size() - 1) +
                                         ": take the tokenizer that the tokens were made with");
     }
-    text += tables_->bytes_of_id[id];
+    if (!first && tables_->definition.decoder == Definition::Decoder::Spaced) text += ' ';
+    first = false;
+    text += found->second;
   }
   return text;
 }
 
 std::uint32_t Tokenizer::vocabulary_size() const {
-  return static_cast<std::uint32_t>(tables_->bytes_of_id.size());
+  return tables_->vocabulary_size;
+}
+
+const std::vector<std::string>& Tokenizer::notes() const {
+  return tables_->definition.notes;
 }
 
 std::optional<std::uint32_t> Tokenizer::document_end() const {
   std::optional<std::uint32_t> end;
-  for (const Definition::AddedToken& token : tables_->definition.added) {
+  for (const AddedToken& token : tables_->definition.added) {
     if (token.content != "<|endoftext|>" && token.content != "<|end_of_text|>") continue;
     if (end) return std::nullopt;
     end = token.id;
@@ -139,9 +169,10 @@ std::size_t Tokenizer::last_cut(std::string_view text) const {
       const char32_t before = character_at(text, begin).code, next = character_at(text, behind).code;
       const bool stays =
           !tables_->definition.nfc || (normalization_begins_anew(before) && normalization_begins_anew(next));
-      // What begins with a space gets no other one in front.
-      const bool needs_none = !tables_->definition.prefix_space || next == U' ';
-      if (stays && needs_none && always_between_words(tables_->definition.pattern, before, next)) return behind;
+      const bool spaces_follow = (CharacterTable::instance().class_of(next) & Space) != 0;
+      const bool spaces_stay =
+          (spaces_follow || !tables_->in_front_of_spaces) && !tables_->takes_what_follows.contains(before);
+      if (stays && spaces_stay && always_between_words(tables_->definition.word_steps, before, next)) return behind;
     }
     behind = begin;
   }

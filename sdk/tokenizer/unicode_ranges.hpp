@@ -12,6 +12,10 @@ struct CharacterRange {
 
 std::span<const CharacterRange> letters();  // \p{L}
 std::span<const CharacterRange> numbers();  // \p{N}
+// Further digits of the pre-tokenizer Digits, whose Unicode version is newer.
+std::span<const CharacterRange> newer_numbers();
+// Besides letters: characters of a word, beside which an added token that is a single word is none.
+std::span<const CharacterRange> other_word_characters();
 // What NFC replaces, moves, or merges with what stands before it.
 std::span<const CharacterRange> changed_by_normalization();
 

@@ -7,7 +7,7 @@ import pathlib
 import unicodedata
 
 import tokenizers
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 CHARACTERS = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
 
@@ -17,6 +17,25 @@ def of_class(pattern):
     others = pre_tokenizers.Split(Regex(pattern + "+"), "removed").pre_tokenize_str("".join(map(chr, CHARACTERS)))
     others = set("".join(part for part, _ in others))
     return [code for code in CHARACTERS if chr(code) not in others]
+
+
+def digits():
+    """The characters that the pre-tokenizer Digits takes for digits."""
+    parts = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str("".join("aa" + chr(code) for code in CHARACTERS))
+    return [ord(part) for part, _ in parts if len(part) == 1]
+
+
+def words():
+    """The characters beside which an added token that is a single word is none."""
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+    tokenizer.add_tokens([AddedToken("<t>", single_word=True, normalized=False)])
+    found = []
+    for begin in range(0, len(CHARACTERS), 128):  # the library looks at all that stands before
+        codes = CHARACTERS[begin:begin + 128]
+        encoding = tokenizer.encode("".join(chr(code) + "<t> " for code in codes))
+        alone = {first for token, (first, _) in zip(encoding.tokens, encoding.offsets) if token == "<t>"}
+        found += [code for index, code in enumerate(codes) if 5 * index + 1 not in alone]
+    return found
 
 
 def normalization_changes():
@@ -57,7 +76,10 @@ def table(name, codes):
 
 
 def main():
-    names = {"letter": of_class(r"\p{L}"), "number": of_class(r"\p{N}"), "normalization": normalization_changes()}
+    letters, numbers = of_class(r"\p{L}"), of_class(r"\p{N}")
+    assert set(letters) < set(words()) and set(numbers) < set(digits())
+    names = {"letter": letters, "number": numbers, "newer_number": sorted(set(digits()) - set(numbers)),
+             "other_word_character": sorted(set(words()) - set(letters)), "normalization": normalization_changes()}
     text = (f"// Written by write_unicode_ranges.py beside Hugging Face tokenizers {tokenizers.__version__}; not to be edited.\n"
             '#include "tokenizer/unicode_ranges.hpp"\n\n// clang-format off\nnamespace strata::tokenizer {\nnamespace {\n\n')
     text += "\n".join(table(name, codes) for name, codes in names.items())

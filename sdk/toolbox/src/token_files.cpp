@@ -1,3 +1,4 @@
+#include <strata/toolbox/foreign_files.hpp>
 #include <strata/toolbox/token_files.hpp>
 
 #include <glob.h>
@@ -52,6 +53,7 @@ std::size_t bytes_of(TokenType type) {
 TokenFile::TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes)
     : file_(std::move(file)), type_(type), header_bytes_(header_bytes) {
   const std::size_t width = bytes_of(type);
+  if (header_bytes == 0) refuse_foreign_file(file_);
   strata_check(header_bytes <= file_.size(), "TokenFile: a header longer than the file");
   const std::uint64_t bytes = file_.size() - header_bytes;
   if (bytes == 0) {

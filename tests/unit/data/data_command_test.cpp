@@ -246,9 +246,75 @@ TEST_CASE("JSON lines: the text under a key, an end behind each document") {
   CHECK_THAT(refused("a.jsonl", "{\"text\": \"\xff\"}"), Contains("a.jsonl:1: is no JSON"));
   CHECK_THAT(refused("a.jsonl", std::string(100'000, '[')), Contains("a.jsonl:1: is no JSON"));
   CHECK_THAT(refused("a.jsonl", "{\"text\": \"\"}", "none"), Contains("nothing to pack"));
-  CHECK_THAT(refused("a.jsonl.zst", "x"), Contains("is compressed"));
+  CHECK_THAT(refused("a.jsonl.zst", "\x28\xb5\x2f\xfd and more"), Contains("is compressed by zstd; unpack it first"));
   CHECK_THAT(refused("a.txt", "x", "65536"), Contains("is 65536") && Contains("u32"));
   CHECK_THAT(refused("a.txt", "x", "-1"), Contains("--document-end is '-1'"));
   CHECK_THAT(refused("a.txt", "x", "0x"), Contains("--document-end is '0x'"));
   CHECK_FALSE(std::filesystem::exists(folder / "none.bin"));
+}
+
+TEST_CASE("JSON lines of another name are documents if their key is given, and refused if not") {
+  const TemporaryFolder folder;
+  const std::string lines = "\n{\"text\": \"ab\"}\n{\"text\": \"c\"}\n";
+  const auto pack_as = [&](const std::string& name, const std::string& content, const std::string& key, bool as_is) {
+    write_file(folder / name, content);
+    DataPackOptions options{{folder / name}, folder / "out.bin", "", true};
+    options.jsonl_key = key;
+    options.as_is = as_is;
+    pack(options);
+    return std::filesystem::file_size(folder / "out.bin") / 2;
+  };
+  const auto refused = [&](const std::string& name, const std::string& content, const std::string& key = "") {
+    return error_of<UserError>([&] { pack_as(name, content, key, false); });
+  };
+  for (const char* name : {"a.json", "a.ndjson", "a.txt", "a"}) {
+    CHECK_THAT(refused(name, lines), Contains("has JSON objects as lines") && Contains("--jsonl-key KEY"));
+    CHECK(pack_as(name, lines, "text", false) == 5);
+    CHECK(pack_as(name, lines, "", true) == lines.size());
+    CHECK(pack_as(name, "{\n  \"text\": 5\n}\n", "", false) == 16);  // an object that is no line
+    CHECK(pack_as(name, "{\"a\", \"b\"}\n", "", false) == 11);       // no JSON
+  }
+  CHECK(pack_as("a.jsonl", lines, "", true) == lines.size());
+  CHECK_THAT(refused("a.json", "[\n {\"text\": \"ab\"}]"), Contains("is a JSON list of objects") && Contains("jq -c"));
+  CHECK_THAT(refused("a.txt", "text\n", "text"), Contains("a.txt:1: is no JSON"));
+  const std::string long_line = "{\"text\": \"" + std::string(200'000, 'x') + "\"}\n";
+  CHECK_THAT(refused("a.json", long_line), Contains("has JSON objects as lines"));
+  CHECK(pack_as("a.json", long_line, "text", false) == 200'001);
+}
+
+TEST_CASE("in a folder two lines of objects are JSON lines, and one is a file of source code") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "in");
+  write_file(folder / "in/a.json", "{\"text\": \"ab\"}\n");
+  write_file(folder / "in/b.txt", "c");
+  write_file(folder / "in/z.gz", "\x1f\x8b\x08\x01 compressed text");
+  DataPackOptions options{{folder / "in"}, folder / "out.bin", "", true};
+  CHECK_THAT(pack(options), Contains("18 tokens") && Contains("1 others"));
+  options.jsonl_key = "text";
+  CHECK_THAT(pack(options), Contains("4 tokens"));
+  options.jsonl_key = "";
+  for (const std::size_t length : {std::size_t{1}, std::size_t{100'000}}) {
+    const std::string line = "{\"text\": \"" + std::string(length, 'x') + "\"}\n";
+    write_file(folder / "in/a.json", line + "\n" + line);
+    CHECK_THAT(error_of<UserError>([&] { pack(options); }), Contains("a.json: has JSON objects as lines"));
+  }
+  std::filesystem::remove(folder / "in/a.json");
+  options.jsonl_key = "text";
+  CHECK_THAT(error_of<UserError>([&] { pack(options); }),
+             Contains("--jsonl-key is given, and no input has JSON lines"));
+}
+
+TEST_CASE("an input that is no text in UTF-8 is refused, or packed as it is") {
+  const TemporaryFolder folder;
+  const std::string utf16 = std::string("\xff\xfe", 2) + bytes<std::uint16_t>({'t', 'e', 'x', 't', '.', '\n'});
+  const std::string gzip("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03 and what follows", 27);
+  for (const auto& [content, words] :
+       {std::pair(utf16, "is text in UTF-16; iconv"), std::pair(gzip, "is compressed by gzip")}) {
+    write_file(folder / "a.txt", content);
+    DataPackOptions options{{folder / "a.txt"}, folder / "out.bin", "", true};
+    CHECK_THAT(error_of<UserError>([&] { pack(options); }), Contains(std::string(words).substr(0, 17)));
+    options.as_is = true;
+    pack(options);
+    CHECK(std::filesystem::file_size(folder / "out.bin") == 2 * content.size());
+  }
 }

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <strata/error.hpp>
 
+#include <cmath>
+#include <random>
 #include <vector>
 
 #include "catch.hpp"
@@ -58,7 +60,7 @@ TEST_CASE("the width comes from the option or the name") {
 TEST_CASE("a file that is no token file is refused with its path and the rule") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& name) { return error_of<UserError>([&] { nanogpt(folder / name); }); };
-  CHECK_THAT(refused("none.bin"), Contains("none.bin") && Contains("No such file"));
+  CHECK_THAT(refused("none.bin"), Contains("none.bin") && Contains("No such file") && Contains("`strata data pack`"));
   write_file(folder / "empty.bin", "");
   CHECK_THAT(refused("empty.bin"), Contains("empty.bin") && Contains("is empty"));
   write_file(folder / "odd.bin", "abc");
@@ -113,11 +115,89 @@ TEST_CASE("u32 tokens that only a name would make u16 are not read as such") {
   write_file(folder / "zeros.bin", std::string(400, '\0'));
   CHECK_THAT(
       error_of<UserError>([&] { open_tokens("nanogpt", folder / "wide.bin"); }),
-      Contains("wide.bin: every second of its first 200 tokens is 0") && Contains("token_type") && Contains("u32"));
+      Contains("wide.bin: every second token is 0, of 200 looked at") && Contains("token_type") && Contains("u32"));
   CHECK(nanogpt(folder / "wide.bin", "u32").token_count() == 100);
   CHECK(nanogpt(folder / "wide.bin", "u16").token_count() == 200);  // as it was said
   CHECK(open_tokens("nanogpt", folder / "ids.bin").token_count() == 200);
   CHECK(open_tokens("nanogpt", folder / "zeros.bin").token_count() == 200);
+}
+
+namespace {
+
+// Ids as texts have them: small ones often.
+template <typename Token>
+std::string drawn_ids(std::size_t count, double largest, std::uint32_t seed = 1) {
+  std::mt19937 random(seed);
+  std::vector<Token> ids(count);
+  for (Token& id : ids) id = static_cast<Token>(std::pow(largest, static_cast<double>(random()) / 4294967296.0) - 1);
+  return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Token)};
+}
+
+}  // namespace
+
+TEST_CASE("a file of another type than its name says is refused, from 64 numbers on") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& name, const std::string& content) {
+    write_file(folder / name, content);
+    const std::string text = error_of<UserError>([&] { nanogpt(folder / name); });
+    CHECK_THAT(text, Contains(name + ": ") && Contains("token_type"));
+    return text;
+  };
+  const auto read = [&](const std::string& name, const std::string& content) {
+    write_file(folder / name, content);
+    return nanogpt(folder / name).token_count();
+  };
+  for (const std::size_t count : {64u, 100u, 5'000u, 300'000u}) {
+    const auto tokens = static_cast<std::int64_t>(count);
+    for (const double vocabulary : {70'000.0, 128'256.0, 151'936.0, 262'144.0}) {
+      CAPTURE(count, vocabulary);
+      const std::string wide = drawn_ids<std::uint32_t>(count, vocabulary);
+      CHECK_THAT(refused("a.bin", wide), Contains("as when u32 tokens are read as u16"));
+      CHECK(read("a.u32.bin", wide) == tokens);
+      CHECK_THAT(refused("a.bin", drawn_ids<std::uint64_t>(count, vocabulary)), Contains("as in tokens of 8 bytes"));
+      CHECK_THAT(refused("a.u32.bin", drawn_ids<std::uint64_t>(count, vocabulary)),
+                 Contains("as in tokens of 8 bytes"));
+    }
+    for (const double vocabulary : {60.0, 256.0, 50'257.0, 65'536.0}) {
+      for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(count, vocabulary, seed);
+        const std::string narrow = drawn_ids<std::uint16_t>(count, vocabulary, seed);
+        CHECK(read("a.bin", narrow) == tokens);
+        CHECK(read("a.u32.bin", drawn_ids<std::uint32_t>(count, vocabulary, seed)) == tokens);
+        CHECK_THAT(refused("a.u32.bin", narrow), Contains("as when u16 tokens are read as u32"));
+      }
+    }
+  }
+  // After a begin of zeros, too.
+  CHECK_THAT(refused("a.bin", std::string(100'000, '\0') + drawn_ids<std::uint32_t>(100'000, 128'256.0)),
+             Contains("u32"));
+}
+
+TEST_CASE("regular tokens are of the type that the name says") {
+  const TemporaryFolder folder;
+  for (const std::uint16_t period : {2, 3, 7, 50, 64, 257, 1000}) {
+    for (const std::uint16_t begin : {0, 1, 300}) {
+      std::string content;
+      for (std::uint16_t index = 0; index < 5'000; ++index)
+        content += bytes<std::uint16_t>({static_cast<std::uint16_t>(begin + index % period)});
+      write_file(folder / "a.bin", content);
+      CAPTURE(period, begin);
+      CHECK(nanogpt(folder / "a.bin").token_count() == 5'000);
+    }
+  }
+}
+
+TEST_CASE("each file of a pattern has the type that its own name says, and all have one") {
+  const TemporaryFolder folder;
+  for (const char* name : {"shard_0.u32.bin", "shard_1.u32.bin"})
+    write_file(folder / name, drawn_ids<std::uint32_t>(1'000, 128'256.0));
+  for (const char* pattern : {"shard_*.bin", "shard_*.u32.bin", "shard_*"}) {
+    CHECK(nanogpt(folder / pattern).token_count() == 2'000);
+    CHECK(type_of(nanogpt(folder / pattern)) == "u32");
+  }
+  write_file(folder / "shard_2.bin", drawn_ids<std::uint16_t>(1'000, 50'257.0));
+  CHECK_THAT(error_of<UserError>([&] { nanogpt(folder / "shard_*.bin"); }),
+             Contains("shard_2.bin: its tokens are u16") && Contains("shard_0.u32.bin are u32"));
 }
 
 TEST_CASE("a file cut while it is in use is an error and not the end of the process") {

@@ -70,3 +70,22 @@ TEST_CASE("words of every length follow the rule") {
     }
   }
 }
+
+TEST_CASE("a byte without a token is left out, or becomes the unknown token") {
+  std::vector<std::uint32_t> ids = bytes();
+  ids['x'] = ids['y'] = Merges::none;
+  const std::string word = "axxbya", long_word = std::string(40, 'z') + word;
+  const auto of = [&](const UnknownByte& unknown, const std::string& text, std::size_t left_out) {
+    Merges merges(ids, 1, unknown);
+    merges.add('a', 'b', {0, 300});
+    std::vector<std::uint32_t> found;
+    CHECK(merges.apply(text, found) == left_out);
+    if (text.size() > word.size()) found.erase(found.begin(), found.begin() + 40);
+    return found;
+  };
+  for (const std::string& text : {word, long_word}) {
+    CHECK(of({}, text, 3) == std::vector<std::uint32_t>{300, 'a'});  // what is left stands together
+    CHECK(of({7, false}, text, 0) == std::vector<std::uint32_t>{'a', 7, 7, 'b', 7, 'a'});
+    CHECK(of({7, true}, text, 0) == std::vector<std::uint32_t>{'a', 7, 'b', 7, 'a'});
+  }
+}

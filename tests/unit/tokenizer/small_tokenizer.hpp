@@ -7,15 +7,17 @@
 #include "tokenizer/byte_characters.hpp"
 #include "tokenizer/utf8.hpp"
 
+inline std::string character_token(unsigned byte) {
+  std::string token;
+  strata::tokenizer::append_utf8(strata::tokenizer::character_of_byte(static_cast<unsigned char>(byte)), token);
+  return token;
+}
+
 // Bytes are their own ids; "he", "ll", "hell" and " t" are 256 to 259; <|endoftext|> is 260.
 inline nlohmann::json small_tokenizer() {
   using nlohmann::json;
   json vocabulary;
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    std::string token;
-    strata::tokenizer::append_utf8(strata::tokenizer::character_of_byte(static_cast<unsigned char>(byte)), token);
-    vocabulary[token] = byte;
-  }
+  for (unsigned byte = 0; byte < 256; ++byte) vocabulary[character_token(byte)] = byte;
   vocabulary.update({{"he", 256}, {"ll", 257}, {"hell", 258}, {"\u0120t", 259}});
   return {
       {"version", "1.0"},

@@ -2,6 +2,7 @@
 
 #include <strata/error.hpp>
 
+#include <filesystem>
 #include <random>
 
 #include "catch.hpp"
@@ -135,8 +136,94 @@ TEST_CASE("a family that adds no end of a document, or two, has none") {
 
 TEST_CASE("a file that would come out differently is refused with its key") {
   Json json = small_tokenizer();
-  json["model"]["byte_fallback"] = true;
+  json["model"]["end_of_word_suffix"] = "</w>";
   const TokenizerFile file(json);
   CHECK_THAT(error_of<UserError>([&] { Tokenizer tokenizer(file.path()); }),
-             Contains(file.path()) && Contains("model.byte_fallback is true; it must be false"));
+             Contains(file.path()) && Contains("model.end_of_word_suffix is \"</w>\"; it must be empty"));
+}
+
+TEST_CASE("a vocabulary without the bytes that no text has, as Pythia's, is read") {
+  Json json = small_tokenizer();
+  for (const unsigned byte : {0xc0, 0xc1, 0xf5, 0xff}) json["model"]["vocab"].erase(character_token(byte));
+  json["added_tokens"] = Json::array();
+  const Tokenizer tokenizer(TokenizerFile(json).path());
+  const std::string text = "he \u00e9\xff\U0010ffff";
+  CHECK(tokenizer.encode(text).size() == 11);
+  CHECK(tokenizer.decode(tokenizer.encode(text)) == "he \u00e9\ufffd\U0010ffff");
+}
+
+TEST_CASE("bytes without a token are left out and counted, also in words that come again") {
+  Json json = small_tokenizer();
+  json["model"]["vocab"].erase("x");
+  json["added_tokens"] = Json::array();
+  const TokenizerFile file(json);
+  const Tokenizer tokenizer(file.path());
+  Encoder encoder(tokenizer);
+  Ids ids;
+  for (int time = 0; time < 3; ++time) encoder.encode("xhxex x", ids);
+  CHECK(ids == Ids{256, ' ', 256, ' ', 256, ' '});
+  CHECK(encoder.left_out() == 12);
+}
+
+TEST_CASE("without a decoder tokens are written as the file has them, with spaces between") {
+  Json json = small_tokenizer();
+  json["decoder"] = nullptr;
+  const Tokenizer tokenizer(TokenizerFile(json).path());
+  CHECK(tokenizer.decode(Ids{256, 259, 260}) == "he \u0120t <|endoftext|>");
+  CHECK(tokenizer.decode(Ids{259}, false) == " \u0120t");
+}
+
+TEST_CASE("saved truncation and padding are told and not used") {
+  Json json = small_tokenizer();
+  json["truncation"] = {{"max_length", 1}};
+  json["padding"] = {{"strategy", "BatchLongest"}};
+  const Tokenizer tokenizer(TokenizerFile(json).path());
+  CHECK(tokenizer.encode("the the").size() == 5);
+  REQUIRE(tokenizer.notes().size() == 2);
+  CHECK_THAT(tokenizer.notes()[0], Contains("truncation is {\"max_length\":1}; it is not used"));
+}
+
+TEST_CASE("the folder that holds a tokenizer.json names it") {
+  const TokenizerFile file(small_tokenizer());
+  const std::string folder = file.path().substr(0, file.path().rfind('/'));
+  CHECK(Tokenizer(folder).vocabulary_size() == 261);
+  std::filesystem::remove(file.path());
+  CHECK_THAT(error_of<UserError>([&] { Tokenizer tokenizer(folder); }),
+             Contains("is a folder without a tokenizer.json"));
+}
+
+TEST_CASE("an id far behind the others takes no memory") {
+  Json json = small_tokenizer();
+  json["model"]["vocab"]["zz"] = 2147483646;
+  json["added_tokens"] = Json::array();
+  const Tokenizer tokenizer(TokenizerFile(json).path());
+  CHECK(tokenizer.vocabulary_size() == 2147483647);
+  CHECK(tokenizer.decode(Ids{2147483646}) == "zz");
+}
+
+TEST_CASE("two added tokens that NFC makes equal are refused") {
+  Json json = small_tokenizer();
+  json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+  json["added_tokens"].push_back({{"id", 261}, {"content", "\u212b"}});
+  json["added_tokens"].push_back({{"id", 262}, {"content", "\u00c5"}});
+  CHECK_THAT(error_of<UserError>([&] { Tokenizer tokenizer(TokenizerFile(json).path()); }),
+             Contains("added_tokens[2].content") && Contains("by chance"));
+  json["added_tokens"][2]["normalized"] = false;
+  CHECK_NOTHROW(Tokenizer(TokenizerFile(json).path()));
+}
+
+TEST_CASE("a text is not cut beside the spaces that an added token takes") {
+  Json json = small_tokenizer();
+  json["added_tokens"].push_back({{"id", 261}, {"content", "<r>"}, {"rstrip", true}, {"normalized", false}});
+  const TokenizerFile right(json);
+  CHECK(Tokenizer(right.path()).last_cut("a <r> b") == 1);
+  CHECK(Tokenizer(right.path()).last_cut("a <r>. b") == 6);
+  json["added_tokens"][1]["rstrip"] = false;
+  json["added_tokens"][1]["lstrip"] = true;
+  const Json split{
+      {"type", "Split"}, {"pattern", {{"Regex", split_patterns()[1].expression}}}, {"behavior", "Isolated"}};
+  json["pre_tokenizer"]["use_regex"] = false;
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, json["pre_tokenizer"]}}};
+  const TokenizerFile left(json);
+  CHECK(Tokenizer(left.path()).last_cut("a b\nc") == 3);  // and not behind the line break
 }

@@ -26,7 +26,7 @@ std::size_t bytes_of(TokenType type);
 class TokenFile {
  public:
   // `header_bytes`: size of the header. Throws UserError "PATH: ..." if the file has no tokens, or not a whole number
-  // of them.
+  // of them, or has no header and is of another format (<strata/toolbox/foreign_files.hpp>).
   TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes = 0);
 
   const std::string& path() const { return file_.path(); }

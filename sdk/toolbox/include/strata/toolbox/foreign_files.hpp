@@ -1,0 +1,27 @@
+// Recognizes files of other formats by their content, for readers of files that do not identify themselves: token ids
+// without a header, and text.
+#pragma once
+#include <strata/input_file.hpp>
+
+#include <optional>
+#include <string>
+
+namespace strata::toolbox {
+
+struct ForeignFile {
+  std::string what;    // "is compressed by gzip"
+  std::string remedy;  // "unpack it first"
+};
+
+// The format that the first bytes of a file show, of at least four bytes each, so that token ids and text hardly ever
+// look like one; none for text and for what is unknown.
+std::optional<ForeignFile> foreign_file(const InputFile& file);
+// Throws UserError "PATH: ..." for a file of such a format.
+void refuse_foreign_file(const InputFile& file);
+
+// True if the file begins with 12 bytes or more of text: UTF-8 without control characters, or UTF-16 with its mark.
+bool is_text(const InputFile& file);
+// The mark at the beginning of a text that is not UTF-8: "UTF-16" or "UTF-32"; empty without one.
+std::string other_encoding(const InputFile& file);
+
+}  // namespace strata::toolbox
