@@ -40,7 +40,7 @@ FAMILIES = {
 ABSENT = "absent"
 GARBAGE = {"no": ["value"]}
 OLDER = {"rope_theta", "rope_scaling", "rotary_pct", "rotary_emb_base", "partial_rotary_factor", "original_max_position_embeddings", "torch_dtype",
-         "n_ctx", "head_dim", "quantization_config", "is_causal", "_name_or_path", "auto_map", "unknown_key"}
+         "n_ctx", "head_dim", "quantization_config", "is_causal", "_name_or_path", "auto_map", "unknown_key", "model_type"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
 ROPES = [{}, {"rope_theta": 300.0}, {"rope_type": "default", "rope_theta": 100}, {"type": "default"}, {"rope_type": "linear", "factor": 2.0},
          {"type": "linear", "factor": 3}, {"rope_type": "linear"}, {"rope_type": "linear", "factor": None}, {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0},
