@@ -47,7 +47,12 @@ void check_options(const Entry& entry, const Node& slot_section, const PluginSlo
         known.push_back(key);  // seq_lne may stand for an engine's key
       unknown(option, full, "unknown option", known);
     }
-    check_value(option.value, *spec, full);
+    try {
+      check_value(option.value, *spec, full);
+    } catch (const UserError& error) {
+      if (slot.kind != "model" || spec->name != "preset" || option.value.kind != NodeKind::Scalar) throw;
+      throw UserError(std::string(error.what()) + "; as a folder of weights (model.init) it is not there either");
+    }
   }
 }
 

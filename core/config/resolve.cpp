@@ -104,21 +104,9 @@ class Resolver {
     // Not find(path): a name from a manifest may have dots.
     const Node* section = find(tree_, choice.slot)->get(choice.name);
     const Node* node = section == nullptr ? nullptr : section->get(spec.name);
-    OptionValue value =
-        node == nullptr ? parse_option(spec, spec.default_text) : given_option(choice, spec, *node, path);
+    OptionValue value = node == nullptr ? parse_option(spec, spec.default_text) : typed_option(*node, spec, path);
     list(path, value, node == nullptr ? "default of " + choice.kind + "/" + choice.name : node->origin);
     return value;
-  }
-
-  // A model's `preset` may be meant as a folder: --model NAME:FOLDER.
-  static OptionValue given_option(const PluginChoice& choice, const OptionSpec& spec, const Node& node,
-                                  const std::string& path) {
-    try {
-      return typed_option(node, spec, path);
-    } catch (const UserError& error) {
-      if (choice.kind != "model" || spec.name != "preset" || node.text.empty()) throw;
-      throw UserError(std::string(error.what()) + "; as a folder of weights (model.init) it is not there either");
-    }
   }
 
   const Node& tree_;

@@ -67,9 +67,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!model_config.empty()) plugins.model->configure(model_config);
     if (config.model.seq_len <= plugins.model->maximum_sequence_length()) return;
-    plugins.model->describe(0, batch_);  // may name the key of its file that says so
     throw UserError("model.seq_len is " + std::to_string(config.model.seq_len) + "; this model takes at most " +
-                    std::to_string(plugins.model->maximum_sequence_length()) + " tokens");
+                    std::to_string(plugins.model->maximum_sequence_length()) + " tokens" +
+                    (model_config.empty() ? "" : ", by max_position_embeddings or n_positions of its config.json"));
   });
   stage_.groups = &groups;
   stage_.world = groups_.emplace("world", groups.make(world_request(mesh_))).first->second.get();

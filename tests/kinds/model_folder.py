@@ -50,9 +50,9 @@ class ModelFolders:
         self.count += 1
         return os.path.join(self.work, f"folder{self.count}")
 
-    def run(self, config, settings=(), keep=None):
+    def run(self, config, settings=(), keep=None, digests=False):
         """A Result, whose export is kept in the folder `keep`, and what a dry run says."""
-        return self.trainers.train(self.trainers.engine.write_config("model_folder.json", config), 1, settings, digests=False, keep=keep)
+        return self.trainers.train(self.trainers.engine.write_config("model_folder.json", config), 1, settings, digests=digests, keep=keep)
 
     def base(self, name):
         """The folder of small_models()[name] with random weights."""
@@ -83,5 +83,5 @@ class ModelFolders:
                 file.write(text)
         return folder
 
-    def from_folder(self, name, folder, settings=(), keep=None):
-        return self.run(self.config(small_models()[name][0], init=folder), settings, keep)
+    def from_folder(self, name, folder, settings=(), keep=None, digests=False):
+        return self.run(self.config(small_models()[name][0], init=folder), settings, keep, digests)

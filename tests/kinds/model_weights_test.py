@@ -78,3 +78,11 @@ def test_notes_that_are_null_and_shards_in_a_folder(folders):
     with open(os.path.join(folder, "model.safetensors.index.json"), "w") as file:
         json.dump({"weight_map": dict.fromkeys(tensors, "shards/1.safetensors")}, file)
     assert folders.from_folder("llama", folder)[0].losses == expected
+
+
+def test_a_folder_that_is_not_the_models(folders, engine, strata):
+    config = engine.write_config("other.json", folders.config("llama"))
+    for model, words in ((f"gpt2:{folders.base('llama')}", ['model_type is "llama"', "this model is gpt2"]),
+                         ("llama:nope", ["preset is 'nope'", "as a folder of weights (model.init) it is not there either"])):
+        done = run([strata, "config", "show", config, "--model", model], env=engine.environment)
+        check_refused(done, *words)

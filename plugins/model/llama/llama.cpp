@@ -61,7 +61,7 @@ class Llama final : public DecoderModel {
 
   // The defaults of LlamaConfig, MistralConfig and Qwen2Config.
   void start(const nlohmann::json& file, DecoderShape& shape) override {
-    const auto type = read_key<std::string>(file, "model_type", "llama");
+    const auto type = value_of<std::string>("model_type", file.at("model_type"));
     const auto* const known = std::find(std::begin(variant_names), std::end(variant_names), type);
     if (known == std::end(variant_names))
       refuse_key("model_type", type, "this model is llama, and reads mistral and qwen2 too");

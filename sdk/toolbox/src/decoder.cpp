@@ -236,6 +236,17 @@ LayerInfo describe_block(const DecoderShape& shape, int block, const BatchShape&
   return info;
 }
 
+// Throws UserError for sizes that tensor-parallel ranks cannot share equally.
+void check_shared(const DecoderShape& shape, int ranks) {
+  for (const auto& [option, size] :
+       {std::pair("heads", shape.heads), std::pair("key_value_heads", shape.key_value_heads),
+        std::pair("intermediate_size", shape.intermediate)})
+    if (size % ranks != 0)
+      throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and the model has " + option + " " +
+                      std::to_string(size) + ", which " + std::to_string(ranks) +
+                      " ranks cannot share equally; set parallel.tensor to a divisor of it");
+}
+
 LayerInfo describe_head(const DecoderShape& shape, const BatchShape& batch) {
   LayerInfo info;
   info.name = "head";
@@ -280,6 +291,7 @@ Decoder::Decoder(DecoderShape shape) {
 
 LayerInfo Decoder::describe(int layer, const BatchShape& batch) const {
   strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
+  check_shared(*shape_, batch.tensor_ranks);
   if (layer == 0) return describe_embedding(*shape_, batch);
   return layer == layers() - 1 ? describe_head(*shape_, batch) : describe_block(*shape_, layer - 1, batch);
 }

@@ -87,9 +87,11 @@ TEST_CASE("a folder of weights decides its model's options, and one that contrad
   CHECK(run.config.model.plugin.options.boolean("parallel_residual") == false);
   CHECK_THAT(error_of<UserError>([&] { from_folder(", parallel_residual: true"); }),
              Contains("config:1:") && Contains("model.gpt_neox.parallel_residual is true") &&
-                 Contains("use_parallel_residual false"));
+                 Contains("it is false (use_parallel_residual)"));
   CHECK_THAT(error_of<UserError>([&] { from_folder(", rotary_fraction: 0.25"); }),
-             Contains("rotary_fraction is 0.25") && Contains("rotary_pct 0.5"));
+             Contains("rotary_fraction is 0.25") && Contains("it is 0.5 (rotary_pct)"));
+  CHECK_THAT(error_of<UserError>([&] { from_folder(", layer_norm_epsilon: 1e-4"); }),
+             Contains("layer_norm_epsilon is 0.0001") && Contains("it is 1e-05 (layer_norm_eps, left out)"));
   CHECK_THAT(error_of<UserError>([&] { from_folder(", hidden_size: 128"); }),
              Contains("hidden_size is 128") && Contains("hidden_size 64"));
   CHECK(row(from_folder(", rotary_fraction: 0.5"), "model.gpt_neox.rotary_fraction").origin == "config:1");

@@ -36,6 +36,8 @@ class DecoderModel : public Model {
  public:
   void configure(const std::string& config_json) final {
     const nlohmann::json file = parse_config(config_json);
+    if (!file.contains("model_type"))
+      throw UserError("config.json: model_type is missing, which names the family; transformers needs it, too");
     DecoderShape shape = given_;
     start(file, shape);
     refuse_other_models(file);
@@ -111,19 +113,14 @@ class DecoderModel : public Model {
   const DecoderShape& given() const { return given_; }
 
  private:
-  // Throws UserError for samples that are longer than the file lets them be.
+  // Throws UserError for samples that are longer than the file's sliding window.
   void check_length(std::int64_t tokens) const {
-    if (file_.is_null()) return;
-    const auto refuse = [&](const std::string& key, std::int64_t most, const std::string& why) {
-      throw UserError("model.seq_len is " + std::to_string(tokens) + ", and config.json has " + key + " " +
-                      std::to_string(most) + why + "; set model.seq_len to at most " + std::to_string(most));
-    };
-    if (tokens > shape().maximum_positions)
-      for (const DecoderKey& key : keys_)
-        if (key.member == DecoderKey::Member(&DecoderShape::maximum_positions))
-          refuse(origin(file_, key), shape().maximum_positions, "");
-    if (shape().attention_window > 0 && tokens > shape().attention_window)
-      refuse("sliding_window", shape().attention_window, ", and attention here sees all tokens before a token");
+    const std::int64_t window = shape().attention_window;
+    if (window > 0 && tokens > window)
+      throw UserError("model.seq_len is " + std::to_string(tokens) + ", and config.json has sliding_window " +
+                      std::to_string(window) +
+                      ", while attention here sees all tokens before a token; set model.seq_len to at most " +
+                      std::to_string(window));
   }
 
   // Where the value of a key comes from.
