@@ -24,28 +24,34 @@ using namespace strata;
 using Json = nlohmann::ordered_json;
 using Ids = std::vector<std::uint32_t>;
 
-// The tokens of a text that is cut wherever it may be.
-Ids in_parts(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const std::size_t cut = tokenizer.last_cut(text);
-    parts.push_back(text.substr(cut));
-    text = text.substr(0, cut);
-  }
-  tokenizer::Encoder encoder(tokenizer);
+// The tokens of a document whose text is encoded in these parts.
+Ids encoded(const tokenizer::Tokenizer& tokenizer, tokenizer::Encoder& encoder,
+            const std::vector<std::string_view>& parts) {
   Ids ids = tokenizer.before();
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) encoder.encode(*part, ids);
+  for (const std::string_view part : parts) encoder.encode(part, ids);
   ids.insert(ids.end(), tokenizer.behind().begin(), tokenizer.behind().end());
   return ids;
 }
 
+// A text, cut wherever it may be.
+std::vector<std::string_view> parts_of(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t cut = tokenizer.last_cut(text);
+    parts.insert(parts.begin(), text.substr(cut));
+    text = text.substr(0, cut);
+  }
+  return parts;
+}
+
 Json tokenize(const Json& request) {
   const tokenizer::Tokenizer tokenizer(request["tokenizer"]);
+  tokenizer::Encoder encoder(tokenizer);
   Json results = Json::array();
   for (const std::string text : request["texts"]) {
-    const Ids ids = tokenizer.encode(text);
-    results.push_back(
-        {{"ids", ids}, {"text", tokenizer.decode(ids)}, {"same_in_parts", in_parts(tokenizer, text) == ids}});
+    const Ids ids = encoded(tokenizer, encoder, {text});
+    const bool same = encoded(tokenizer, encoder, parts_of(tokenizer, text)) == ids;
+    results.push_back({{"ids", ids}, {"text", tokenizer.decode(ids)}, {"same_in_parts", same}});
   }
   return {{"results", results}, {"notes", tokenizer.notes()}};
 }

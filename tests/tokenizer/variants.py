@@ -121,7 +121,7 @@ class Draws:
         """The vocabulary and the merges of a tokenizer trained from these characters and those of one text."""
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        trainer = trainers.BpeTrainer(vocab_size=700, initial_alphabet=alphabet, show_progress=False, special_tokens=["<|endoftext|>", "<unk>", "<pad>", "<s>", "</s>"])
+        trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False, special_tokens=["<|endoftext|>", "<unk>", "<pad>", "<s>", "</s>"])
         tokenizer.train_from_iterator(texts if len(alphabet) > 200 else texts[:1], trainer)
         model = json.loads(tokenizer.to_str())["model"]
         return {"vocab": model["vocab"], "merges": model["merges"]}
