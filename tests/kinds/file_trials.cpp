@@ -4,7 +4,7 @@
 //   {"tokenizer": PATH, "texts": [TEXT, ...]}                  of each text its tokens, them as text, and whether parts
 //   of it give the same
 //   {"info": PATH, "plugin": NAME or "", "settings": [...]}    what `strata data info` prints; "show" the same
-//   {"pack": [INPUT, ...], "output": PATH, "key": KEY or "", "as_is": BOOL, "tokenizer": PATH or ""}
+//   {"pack": [INPUT, ...], "output": PATH, ...}                the other keys: options of `strata data pack`
 // What a user is to be told of is {"refused": TEXT}, every other error {"failed": TEXT}.
 #include <strata/error.hpp>
 
@@ -72,10 +72,13 @@ Json answer(plugin_host::PluginRegistry& registry, const Json& request) {
   if (request.contains("info")) cli::data_info(registry, {file_of(request, "info"), {}, "json"}, out, err);
   if (request.contains("show")) cli::data_show(registry, {file_of(request, "show"), 1}, out);
   if (request.contains("pack")) {
-    cli::DataPackOptions options{request["pack"].get<std::vector<std::string>>(), request["output"], "", true};
-    options.jsonl_key = request["key"];
-    options.as_is = request["as_is"];
-    options.tokenizer = request["tokenizer"];
+    cli::DataPackOptions options{request["pack"].get<std::vector<std::string>>(), request["output"]};
+    options.force = true;
+    options.width = request.value("width", "");
+    options.jsonl_key = request.value("jsonl_key", "");
+    options.as_is = request.value("as_is", false);
+    options.tokenizer = request.value("tokenizer", "");
+    options.document_end = request.value("document_end", "auto");
     cli::data_pack(options, out, err);
   }
   return {{"out", out.str()}, {"err", err.str()}};

@@ -150,7 +150,7 @@ def test_other_files_are_no_text(trials, tmp_path, type):
     for name in ("text.txt", "lines.jsonl", "text", "folder/text.txt"):
         (tmp_path / name).write_bytes(content)
     for name, key in itertools.product(("text.txt", "lines.jsonl", "text"), ("", "text")):
-        check_said(trials.pack(tmp_path / name, output=tmp_path / "out.bin", key=key), name, word, "UTF-16")
+        check_said(trials.pack(tmp_path / name, output=tmp_path / "out.bin", jsonl_key=key), name, word, "UTF-16")
     check_said(trials.pack(tmp_path / "folder", output=tmp_path / "out.bin"), "nothing to pack")
     assert "out" in trials.pack(tmp_path / "text", output=tmp_path / "out.bin", as_is=True)
     assert (tmp_path / "out.bin").stat().st_size == 2 * len(content)
@@ -170,7 +170,7 @@ def test_text_is_packed_as_what_it_is(trials, tmp_path, name, type):
         check_said(answer, name, "--jsonl-key")
     else:
         assert (tmp_path / "out.bin").stat().st_size == 2 * len(content), answer
-    answer = trials.pack(path, output=tmp_path / "out.bin", key="text")
+    answer = trials.pack(path, output=tmp_path / "out.bin", jsonl_key="text")
     assert ("out" in answer) == lines, answer
     if lines:
         assert (tmp_path / "out.bin").stat().st_size == 2 * 4 * content.count(b"\n"), answer

@@ -1,4 +1,4 @@
-"""Readers of text, tokens and tokenizers in one process (file_trials.cpp)."""
+"""Readers of text, tokens and tokenizers in one process (tests/kinds/file_trials.cpp)."""
 import json
 import os
 import subprocess
@@ -28,8 +28,9 @@ class FileTrials:
     def open(self, command, path, plugin="", *settings):
         return self.ask(**{command: path, "plugin": plugin, "settings": list(settings)})
 
-    def pack(self, *inputs, output, key="", as_is=False, tokenizer=""):
-        return self.ask(pack=[str(path) for path in inputs], output=output, key=key, as_is=as_is, tokenizer=tokenizer)
+    def pack(self, *inputs, output, **options):
+        """`strata data pack` with these options."""
+        return self.ask(pack=[str(path) for path in inputs], output=output, **options)
 
     def close(self):
         self.process.stdin.close()
