@@ -241,8 +241,8 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
       << result.documents << " documents";
   if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
   if (result.left_out > 0)
-    err << "warning: " << result.left_out << " bytes of the texts have no token in " << options.tokenizer
-        << " and are left out, as Hugging Face's library does\n";
+    err << "warning: left out, as Hugging Face's library does: " << result.left_out << " bytes of the texts, for which "
+        << options.tokenizer << " has no token\n";
   out << "\nlook at it: strata data info " << options.output << " --seq-len 512\n";
   return 0;
 }

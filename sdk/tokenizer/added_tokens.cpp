@@ -31,23 +31,20 @@ bool is_of_word(std::string_view text, std::size_t position) {
 }  // namespace
 
 void AddedTokenFinder::add(AddedToken token) {
-  tokens_.push_back(std::move(token));
-}
-
-void AddedTokenFinder::prepare() {
-  std::ranges::stable_sort(tokens_, [](const AddedToken& left, const AddedToken& right) {
-    const unsigned a = byte_of(left.content, 0), b = byte_of(right.content, 0);
-    return a != b ? a < b : left.content.size() > right.content.size();
-  });
-  begin_of_.assign(257, 0);
-  for (const AddedToken& token : tokens_) {
-    const unsigned first = byte_of(token.content, 0);
-    ++begin_of_[first + 1];
-    for (unsigned second = 0; second < 256; ++second) {
-      if (token.content.size() == 1 || second == byte_of(token.content, 1)) may_begin_.set(first << 8 | second);
-    }
+  const std::string& content = token.content;
+  const unsigned first = byte_of(content, 0);
+  for (unsigned second = 0; second < 256; ++second) {
+    if (content.size() == 1 || second == byte_of(content, 1)) may_begin_.set(first << 8 | second);
   }
-  for (std::size_t byte = 1; byte < begin_of_.size(); ++byte) begin_of_[byte] += begin_of_[byte - 1];
+  std::uint32_t node = 0;
+  for (std::size_t position = 0; position < content.size(); ++position) {
+    const auto next = static_cast<std::uint32_t>(token_of_.size());
+    const auto [child, is_new] = children_.try_emplace(edge(node, byte_of(content, position)), next);
+    if (is_new) token_of_.push_back(0);
+    node = child->second;
+  }
+  tokens_.push_back(std::move(token));
+  token_of_[node] = static_cast<std::uint32_t>(tokens_.size());
 }
 
 AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_t position) const {
@@ -55,10 +52,16 @@ AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_
   for (; position < text.size(); ++position) {
     const unsigned first = byte_of(text, position);
     if (position + 1 < text.size() && !may_begin_[first << 8 | byte_of(text, position + 1)]) continue;
-    for (std::size_t index = begin_of_[first]; index < begin_of_[first + 1]; ++index) {
-      const AddedToken& token = tokens_[index];
-      if (text.substr(position).starts_with(token.content)) return {position, position + token.content.size(), &token};
+    Match longest{position, position};
+    std::uint32_t node = 0;
+    for (std::size_t end = position; end < text.size();) {
+      const auto child = children_.find(edge(node, byte_of(text, end)));
+      if (child == children_.end()) break;
+      node = child->second;
+      ++end;
+      if (token_of_[node] != 0) longest = {position, end, &tokens_[token_of_[node] - 1]};
     }
+    if (longest.token != nullptr) return longest;
   }
   return {text.size(), text.size()};
 }

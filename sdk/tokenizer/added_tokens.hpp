@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace strata::tokenizer {
@@ -20,8 +21,7 @@ struct AddedToken {
 // Finds added tokens in text: the leftmost, and of those that begin there the longest; then on behind it.
 class AddedTokenFinder {
  public:
-  void add(AddedToken token);  // its content has at least one byte
-  void prepare();              // after the last add()
+  void add(AddedToken token);  // its content has at least one byte, and differs from all others
 
   struct Match {
     std::size_t begin = 0, end = 0;
@@ -55,9 +55,12 @@ class AddedTokenFinder {
   static bool is_beside_word(std::string_view text, const Match& match);
   static std::size_t begin_of_spaces(std::string_view text, std::size_t first, std::size_t end);
 
-  std::vector<AddedToken> tokens_;     // by their first byte, the longest first
-  std::vector<std::size_t> begin_of_;  // by first byte, and the end
-  std::bitset<65536> may_begin_;       // by the first two bytes
+  // A tree of the contents: the node behind each node and byte, and the token that ends at a node.
+  static std::uint64_t edge(std::uint32_t node, unsigned byte) { return std::uint64_t{node} << 8 | byte; }
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<std::uint64_t, std::uint32_t> children_;
+  std::vector<std::uint32_t> token_of_{0};  // by node, the index of a token and 1; 0: none
+  std::bitset<65536> may_begin_;            // by the first two bytes
 };
 
 }  // namespace strata::tokenizer

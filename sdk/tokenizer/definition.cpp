@@ -13,6 +13,9 @@ namespace {
 // Gemma's, the largest of 2026, has 33 MB.
 constexpr std::size_t largest_file = std::size_t{256} << 20;
 
+// Of an added token, which is looked for from every place of a text.
+constexpr std::size_t longest_added = 1024;
+
 std::string character_token(unsigned byte) {
   std::string token;
   append_utf8(character_of_byte(static_cast<unsigned char>(byte)), token);
@@ -115,6 +118,7 @@ void read_added(const Value& list, Definition& result) {
   for (const Value& token : list.elements()) {
     const std::string content = token["content"].text();
     if (content.empty()) continue;  // as in the library
+    token["content"].check(content.size() <= longest_added, "it must have at most 1024 bytes");
     AddedToken added{content, token["id"].id()};
     added.normalized = token["normalized"].flag(true);
     added.single_word = token["single_word"].flag(false);

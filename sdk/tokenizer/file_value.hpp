@@ -25,7 +25,10 @@ class Value {
   // KEY is VALUE, with the value cut to 160 characters.
   std::string told() const {
     std::string text = json_.dump(-1, ' ', true);
-    if (text.size() > 160) text = text.substr(0, 157) + "...";
+    if (text.size() > 160) {
+      text.resize(157);
+      text += "...";
+    }
     return key_ + " is " + text;
   }
   [[noreturn]] void refuse(const std::string& rule) const { throw UserError(Place{file_}, told() + "; " + rule); }

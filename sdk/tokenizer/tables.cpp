@@ -54,8 +54,6 @@ Tables::Tables(Definition read) : definition(std::move(read)), merges(merges_of(
     if (bytes && definition.ignore_merges) words.emplace(*bytes, id);
   }
   for (const AddedToken& token : definition.added) add(token);
-  raw_tokens.prepare();
-  normalized_tokens.prepare();
 }
 
 void Tables::set_text(const std::string& token, std::uint32_t id) {

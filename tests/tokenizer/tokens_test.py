@@ -1,5 +1,5 @@
 """What `strata data pack --tokenizer` writes is what Hugging Face's tokenizers makes of the same documents, token for token. Runs in the
-Python with tokenizers that `cmake/bootstrap.sh --for interop` makes; --full takes 50 MB of text a family instead of 1 MB."""
+Python with tokenizers that `cmake/bootstrap.sh --for interop` makes; --full takes 50 MB of text a family instead of half a MB."""
 import json
 import os
 import unicodedata
@@ -78,7 +78,7 @@ def batches(documents, count=2000):
 
 
 def test_documents(family, full, seed):
-    for batch in batches(Writer(seed).documents((50 if full else 1) * MB)):
+    for batch in batches(Writer(seed).documents((50 if full else 0.5) * MB)):
         family.check(family.pack_lines(batch, "--threads", 2), batch)
 
 

@@ -33,6 +33,15 @@ def added(content, **flags):
     return {"id": 0, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True, **flags}
 
 
+def with_ids(tokens, vocabulary):
+    """Added tokens with the ids that the library gives them."""
+    size = len(vocabulary)
+    for token in tokens:
+        token["id"] = vocabulary.get(token["content"], size)
+        size = max(size, token["id"] + 1)
+    return tokens
+
+
 def template(*pieces, ids):
     return {"type": "TemplateProcessing", "single": list(pieces), "pair": list(pieces),
             "special_tokens": {name: {"id": name, "ids": [id], "tokens": [name]} for name, id in ids.items()}}
@@ -89,6 +98,7 @@ def put(data, key, value):
     *folders, name = key.split(".")
     for folder in folders:
         data = data.get(folder)
+        data = data[0] if isinstance(data, list) and data else data
         if not isinstance(data, dict):
             return
     if value is ABSENT:
@@ -111,20 +121,26 @@ class Draws:
         """The vocabulary and the merges of a tokenizer trained from these characters and those of one text."""
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        trainer = trainers.BpeTrainer(vocab_size=700, initial_alphabet=alphabet, show_progress=False, special_tokens=["<|endoftext|>", "<unk>", "<pad>", "<s>", "</s>"])
+        trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False, special_tokens=["<|endoftext|>", "<unk>", "<pad>", "<s>", "</s>"])
         tokenizer.train_from_iterator(texts if len(alphabet) > 200 else texts[:1], trainer)
         model = json.loads(tokenizer.to_str())["model"]
         return {"vocab": model["vocab"], "merges": model["merges"]}
 
+    def plain(self, number=0, extra=None, **keys):
+        """A file of GPT-2's kind with one of the vocabularies; `extra` are its added tokens."""
+        drawn = copy.deepcopy(self.models[number])
+        data = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": with_ids(extra if extra is not None else [added("<|endoftext|>")], drawn["vocab"]),
+                "normalizer": None, "pre_tokenizer": byte_level(), "post_processor": None, "decoder": byte_level(), "model": {"type": "BPE", "dropout": None, **drawn}}
+        for key, value in keys.items():
+            put(data, key, value)
+        return data
+
     def added_tokens(self, vocabulary):
-        """With the ids that the library gives them."""
-        draw, tokens, size = self.random, [], len(vocabulary)
-        contents = draw.sample(ADDED, draw.choice([0, 1, 1, 2, 3, 6, 12]))
-        for content in contents:
+        draw, tokens = self.random, []
+        for content in draw.sample(ADDED, draw.choice([0, 1, 1, 2, 3, 6, 12])):
             flags = {flag: draw.random() < chance for flag, chance in (("single_word", 0.25), ("lstrip", 0.3), ("rstrip", 0.3), ("normalized", 0.4), ("special", 0.6))}
-            tokens.append({**added(content, **flags), "id": vocabulary.get(content, size)})
-            size = max(size, tokens[-1]["id"] + 1)
-        return tokens
+            tokens.append(added(content, **flags))
+        return with_ids(tokens, vocabulary)
 
     def file(self, model=None):
         """A file whose keys are all obeyed."""

@@ -18,7 +18,6 @@ std::string parts(const AddedTokenFinder& finder, const std::string& text) {
 AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens) {
   AddedTokenFinder finder;
   for (const AddedToken& token : tokens) finder.add(token);
-  finder.prepare();
   return finder;
 }
 
