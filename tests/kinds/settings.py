@@ -73,7 +73,7 @@ SAVES = ["checkpoint.path={work}/checkpoints"]
 LOCAL = ["step_policy=local", "local.steps=2"]
 RECOMPUTED = ["activations.checkpoint=all"]
 CYCLES = ["learning_rate.one_cycle.cycle_momentum=true"]
-DECAYS = ["learning_rate.one_cycle.decay_step_size=1"]
+DECAYS = ["learning_rate.one_cycle.decay_step_size=1", "learning_rate.one_cycle.decay_lr_rate=0.5"]
 SIGNS = ["train.clip=0", "partitioner.plugin=ddp"]
 UPDATES_WITHIN = ["train.clip=0", *PIPELINE[:1]]
 
@@ -102,7 +102,7 @@ HANGS_ON = {
     "learning_rate/one_cycle.cycle_min_mom": CYCLES,
     "learning_rate/one_cycle.cycle_max_mom": CYCLES,
     "learning_rate/one_cycle.decay_lr_rate": DECAYS,
-    "learning_rate/one_cycle.decay_step_size": ["learning_rate.one_cycle.decay_lr_rate=0.5"],
+    "learning_rate/one_cycle.decay_step_size": DECAYS,
     "learning_rate/one_cycle.decay_mom_rate": CYCLES + DECAYS,
     "model/llama.rotary_factor": ["model.llama.rotary_scaling=linear"],
     "model/llama.rotary_original_positions": ["model.llama.rotary_scaling=llama3"],
@@ -227,6 +227,7 @@ VALUES = {
     "scheduler/interleaved_1f1b.micro_batch_group": ["4"],
     "scheduler/pipedream.micro_batches_per_update": ["2"],
     "learning_rate/one_cycle.cycle_second_stair_count": ["2"],
+    "learning_rate/one_cycle.decay_step_size": ["2"],
 }
 for _model in ("gpt2", "gpt_neox", "llama"):
     VALUES[f"model/{_model}.maximum_positions"] = ["4"]
