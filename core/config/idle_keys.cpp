@@ -31,7 +31,8 @@ void refuse_given(const Node& tree, const Idle& idle) {
     if (given == nullptr || given->tree == 0 || is_auto(*given) || given->text == "none") continue;
     const int made_idle_in = by == nullptr ? 0 : by->tree;
     if (made_idle_in > given->tree || (made_idle_in == given->tree && says_no(*by))) continue;
-    const std::string name = key.ends_with(".plugin") ? key.substr(0, key.rfind('.')) : key;
+    const bool is_home = key.starts_with("offload.") && key.ends_with(".plugin");
+    const std::string name = is_home ? key.substr(0, key.rfind('.')) : key;
     throw UserError(given->place, name + " is " + given->text + ", which does nothing: " + idle.found + "; " +
                                       idle.remedy + ", or leave " + name + " out");
   }

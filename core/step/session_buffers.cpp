@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "config/keys.hpp"
 #include "step/session.hpp"
 
 namespace strata::runtime {
@@ -11,6 +12,19 @@ namespace strata::runtime {
 bool Session::keeps_only_input(int layer, bool recompute) const {
   return recompute && layer > 0 && layer >= stage_.first_trainable;
 }
+
+namespace {
+
+// Throws UserError for a key that is not at its default and that only homes which state is brought from make use of.
+void refuse_idle(const char* key, std::int64_t value, const std::string& home) {
+  const OptionSpec& option = config::find_key(key)->option;
+  if (value == std::get<std::int64_t>(parse_option(option, option.default_text))) return;
+  throw UserError(std::string(key) + " is " + std::to_string(value) + ", which does nothing: " + home +
+                  " holds state where the host addresses it, and nothing is brought from there; leave " + key +
+                  " out, or choose a home that state is brought from, such as a disk");
+}
+
+}  // namespace
 
 // The ratios count whole parameters and all layers of the model: equal on the ranks that hold the same.
 void Session::make_buffers(const config::RunConfig& config) {
@@ -59,6 +73,12 @@ void Session::make_buffers(const config::RunConfig& config) {
                     " holds state where it is updated in place, which is at the end of the step anyway; leave the key "
                     "out, or choose a home for offload.optimizer that state is brought from, such as a disk");
   stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
+  if (given && home != nullptr && home->limits().mapped)
+    refuse_idle("offload.update_elements", offload.update_elements, plugins_.optimizer_offload.name);
+  const auto named = std::ranges::count_if(
+      offload.given, [](const std::string& key) { return key.starts_with("offload.") && key.ends_with(".plugin"); });
+  if (named > 0 && named == std::ssize(offload.homes()) && !stage_.buffers->moves_in_background())
+    refuse_idle("offload.read_ahead", offload.read_ahead, "offload/" + offload.homes().front()->name);
 }
 
 // Bytes of a recomputed layer's input that leave the device.

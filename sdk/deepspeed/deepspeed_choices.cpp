@@ -98,7 +98,8 @@ void DeepSpeedTranslation::choose_type(const std::string& block, const Node& typ
   if (name == nullptr) {
     std::vector<std::string> names;
     for (const Entry& entry : known.entries) names.push_back(entry.key);
-    throw UserError(type->place, path + ": " + shown(type->text) + " is unknown; " + suggestion(type->text, names));
+    throw UserError(type->place, path + ": " + shown(type->text) + " is unknown; " + suggestion(type->text, names) +
+                                     "; classes of torch, which DeepSpeed takes by their names too, are not here");
   }
   choose(slot, name->text, type->place, type->origin + " " + path);
   if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, whatever --set says

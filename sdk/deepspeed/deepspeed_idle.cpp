@@ -13,8 +13,14 @@ std::string DeepSpeedTranslation::value_of(const std::string& target) const {
 
 void DeepSpeedTranslation::leave_out(const std::string& target, const std::string& reason) {
   if (find(tree, target) == nullptr) return;
-  const std::size_t dot = target.rfind('.');
-  const_cast<Node*>(find(tree, target.substr(0, dot)))->remove(target.substr(dot + 1));
+  std::string path = target;  // and then sections that it leaves empty
+  for (std::size_t dot = path.rfind('.'); dot != std::string::npos; dot = path.rfind('.')) {
+    Node& section = const_cast<Node&>(*find(tree, path.substr(0, dot)));
+    section.remove(path.substr(dot + 1));
+    if (!section.entries.empty()) break;
+    path.erase(dot);
+  }
+  if (path.find('.') == std::string::npos) tree.remove(path);
   for (DialectLine& line : report.lines)
     if (line.text.starts_with(target + " = ")) line.text = "nothing to do, as in DeepSpeed: " + reason;
 }
@@ -38,6 +44,7 @@ void DeepSpeedTranslation::leave_out_idle() {
   const std::string home = value_of("offload.optimizer.plugin");
   if ((home.empty() || home == "none") && value_of("offload.automatic") != "true" && value_of("offload") != "auto")
     leave_out("offload.update_elements", "no optimizer state is offloaded");
+  if (home == "cpu") leave_out("offload.update_elements", "state on the host is updated in place");
 }
 
 }  // namespace strata::config

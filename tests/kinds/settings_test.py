@@ -18,6 +18,7 @@ import tempfile
 
 import pytest
 import settings as walked
+from commands import check_refused, run
 from engine import Engine, set_arguments, write_tokens
 from place import REPOSITORY, build_folder, program
 from trainers import Trainers
@@ -219,28 +220,34 @@ def test_model_of_a_checkpoint_is_taken(saved, model):
     assert run.loss == pytest.approx(run.evaluated("--init", run.exported), rel=1e-5)
 
 
-LAUNCHED = [{"RANK": "0", "WORLD_SIZE": "1"}, {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29599"},
-            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
-            {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "7"}]
-NPROC_OF = {"train": [], "eval": ["--init", "none"], "sample": ["--init", "none", "--prompt", "a"], "verify": [], "compare": [], "launch": [], "bench": []}
+LAUNCHED = {"RANK": {"RANK": "0", "WORLD_SIZE": "1"},
+            "two ranks": {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29599"},
+            "mpirun": {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
+            "srun": {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "7"}}
+WORDS = {"eval": ["--init", "none"], "sample": ["--init", "none", "--prompt", "a"]}  # beside the config
 
 
 def commands_with_nproc():
     """Those whose help has --nproc, as tests/house/help.txt records it."""
-    text = (REPOSITORY / "tests/house/help.txt").read_text()
-    for part in text.split("\n$ strata ")[1:]:
+    for part in (REPOSITORY / "tests/house/help.txt").read_text().split("\n$ strata ")[1:]:
         command = part.split(" --help", 1)[0]
-        if re.search(r"^  (--ranks,)?--nproc ", part, re.M):
+        if re.search(r"^  (--ranks,)?--nproc ", part, re.M) and command not in walked.PLANS_FOR_RANKS:
             yield command
 
 
-@pytest.mark.parametrize("command", sorted(set(commands_with_nproc()) - walked.PLANS_FOR_RANKS))
-def test_nproc_in_a_rank_of_a_launcher(walk, worker, command):
-    words = {"bench": ["partitioner/zero3"], "launch": ["true"]}.get(command, [walk.config, *NPROC_OF[command]])
-    words = [command, "--nproc", "2", *words] if command == "launch" else [command, *words, "--nproc", "2"]
-    for environment in LAUNCHED:
-        done = worker.run(*words, environment=environment)
-        assert done.returncode == 2 and "rank 0 of" in done.stderr, f"{environment} {words}: {done.returncode} {done.stdout}{done.stderr}"
+@pytest.mark.parametrize("command", commands_with_nproc())
+@pytest.mark.parametrize("launcher", [launcher if launcher == "RANK" else pytest.param(launcher, marks=pytest.mark.full) for launcher in LAUNCHED])
+def test_nproc_in_a_rank_of_a_launcher(walk, command, launcher):
+    config = {"bench": "partitioner/zero3"}.get(command, walk.config)
+    words = ["--nproc", "2", "true"] if command == "launch" else [config, *WORDS.get(command, []), "--nproc", "2"]
+    done = run([walk.engine.strata, *command.split(), *words], env={**walk.engine.environment, **LAUNCHED[launcher]})
+    check_refused(done, "rank 0 of")
+
+
+def test_forgotten_srun(walk, worker):
+    """Slurm gave the job tasks, and no srun started them."""
+    done = worker.run("train", walk.config, "--quiet", environment={"SLURM_NTASKS": "8"})
+    assert done.returncode == 0 and "SLURM_NTASKS" in done.stderr
 
 
 # --- what a command does with a key that a trainer leaves to it ------------------------------------------------------------------------

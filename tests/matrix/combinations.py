@@ -144,7 +144,7 @@ class Space:
                     settings += [f"offload.{slot}.{name}.path={tempfile.gettempdir()}" for slot in chosen]
                 if ratio != "1":
                     settings += [f"offload.{slot}_ratio={ratio}" for slot in chosen]
-                if "optimizer" in chosen:
+                if "optimizer" in chosen and self._on_disk(name):  # elsewhere state is updated in place
                     settings.append("offload.update_elements=1000")
                 choices.append(Choice(f"{label}:{name}", tuple(settings), f"offload/{name}"))
                 if label == "trained":

@@ -14,6 +14,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/adam_formula.hpp>
+#include <strata/toolbox/idle_option.hpp>
 #include <strata/toolbox/row_blocks.hpp>
 #include <strata/vector_clones.hpp>
 
@@ -96,9 +97,12 @@ bool has_rows(const PieceInfo& piece) {
 
 class AdamMini final : public Optimizer {
  public:
-  AdamMini(PluginContext& /*context*/, const AdamMiniOptions& options)
+  AdamMini(PluginContext& context, const AdamMiniOptions& options)
       : head_size_(options.head_size), query_key_(options.query_key) {
     hyperparameters_ = adam_hyperparameters("adam_mini", options);
+    if (options.head_size == 0)
+      toolbox::check_idle(context.plugin_name(), "query_key", options.query_key, AdamMiniOptions().query_key,
+                          "head_size");
   }
 
   std::vector<StateTensor> state(const PieceInfo& piece) const override {

@@ -44,7 +44,7 @@ TEST_CASE("Keys that do nothing beside the others are refused") {
   CHECK(error("validation: {path: v}", {"validation.document_end=3"}) ==
         "--set: validation.document_end is 3, which does nothing: validation" + packed +
             "validation.documents: separate, or leave validation.document_end out");
-  CHECK(error("", {"validation.plugin=megatron"}).find("validation is megatron, which does nothing") !=
+  CHECK(error("", {"validation.plugin=megatron"}).find("validation.plugin is megatron, which does nothing") !=
         std::string::npos);
   for (const auto& [key, value] : {std::pair("every", "5"), std::pair("keep", "2")})
     refused(std::string("checkpoint: {") + key + ": " + value + "}",

@@ -24,7 +24,7 @@ std::vector<std::string> settings_of_late(const Config& config, const std::strin
                                           std::vector<std::string> more) {
   more.insert(more.begin(), {config.data(), "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto",
                              "train.clip=0.1", "learning_rate.base=0.1", "learning_rate.warmup=3", "train.steps=6",
-                             "offload.update_elements=50", "checkpoint.path=" + checkpoints});
+                             "checkpoint.path=" + checkpoints});
   return more;
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("deferred updates are made before anything reads what they change") {
     const std::vector<std::string> here{"model.plugin=small", "partitioner.plugin=" + partitioner,
                                         "optimizer.plugin=" + optimizer, "precision.plugin=" + precision};
     std::vector<std::string> away = here;
-    away.insert(away.end(), {"offload.optimizer.plugin=far", "offload.read_ahead=200"});
+    away.insert(away.end(), {"offload.optimizer.plugin=far", "offload.read_ahead=200", "offload.update_elements=50"});
     if (partitioner == "zero3") away.push_back("offload.parameters.plugin=far");
     CAPTURE(away, ranks, evaluates);
     const TrainedLate plain = trained_late(config, ranks, config / "none", here, evaluates, deferred_steps, false);
@@ -103,7 +103,8 @@ TEST_CASE("a checkpoint of a run with deferred updates is that of a run without"
   const Config config;
   const std::vector<std::string> here{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16"};
   std::vector<std::string> away = here;
-  away.insert(away.end(), {"offload.optimizer.plugin=far", "offload.parameters.plugin=far", "offload.read_ahead=200"});
+  away.insert(away.end(), {"offload.optimizer.plugin=far", "offload.parameters.plugin=far", "offload.read_ahead=200",
+                           "offload.update_elements=50"});
   const bool first_away = GENERATE(false, true), then_away = GENERATE(false, true);
   CAPTURE(first_away, then_away);
   const TrainedLate whole = trained_late(config, 2, config / "none", here, 0, deferred_steps, false);
