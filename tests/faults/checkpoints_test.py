@@ -14,7 +14,7 @@ def test_damaged(faults, layout, seed):
     folder = faults.folder()
     faults.expect(faults.start(layout, folder, ["checkpoint.every=5", "checkpoint.keep=0"], slow=False), 0)
     ranks, draw = LAYOUTS[layout][0], random.Random(seed)
-    damages = [(f"shard-{ranks - 1}-of-{ranks}.safetensors", lambda path: flip(path, draw)), (f"rank-0-of-{ranks}.json", os.remove), ("checkpoint.json", cut)]
+    damages = [(f"shard-{ranks - 1}-of-{ranks}.safetensors", lambda path: flip(path, draw)), ("plugins.safetensors", os.remove), ("checkpoint.json", cut)]
     for step, (name, damage) in zip((20, 15, 10), damages, strict=True):
         damage(os.path.join(folder, f"step-{step}", name))
         path = os.path.join(folder, f"step-{step}")
