@@ -1,5 +1,5 @@
-// Loaded before a program (LD_PRELOAD): lists the calls that bring files below the folder FAILING_FOLDER to the disk, "NAME PATH", in
-// the file FAILING_LIST, and fails call number FAILING_NUMBER (from 1) of the process with the errno FAILING_ERROR.
+// Loaded before a program (LD_PRELOAD): lists the calls that open files below the folder FAILING_FOLDER or bring them to the disk,
+// "NAME PATH", in the file FAILING_LIST, and fails call number FAILING_NUMBER (from 1) of the process with the errno FAILING_ERROR.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -77,5 +77,19 @@ int fcntl64(int descriptor, int command, ...) {
   void* const argument = va_arg(more, void*);
   va_end(more);
   return fcntl(descriptor, command, argument);
+}
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return fails("open", path) ? -1 : static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+int open64(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const auto mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return open(path, flags, mode);
 }
 }
