@@ -72,6 +72,12 @@ std::optional<TemporaryName> parse_temporary(std::string name) {
   return found.step || name == latest_name ? std::optional(found) : std::nullopt;
 }
 
+// True for errors of a file system without links, or without room for one: a checkpoint that is complete does without.
+bool may_lack(int error) {
+  return error == EPERM || error == EACCES || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL ||
+         error == EMLINK || error == ENOSPC || error == EDQUOT;
+}
+
 void rename_or_throw(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0)
     throw EnvironmentError(from.string() + ": cannot be renamed to " + to.filename().string() + ": " + text_of(errno));
@@ -283,6 +289,8 @@ void CheckpointFolder::point_latest_to(std::int64_t step) {
   if (!error) fs::rename(temporary, link, error);
   if (error) {
     std::error_code ignored;
+    if (!may_lack(error.value()))
+      throw EnvironmentError(link.string() + ": cannot be pointed to " + target + ": " + error.message());
     fs::remove(temporary, ignored);
     std::string problem = "a link: " + error.message();
     fs::remove(link, ignored);  // one that names an earlier step is worse than none

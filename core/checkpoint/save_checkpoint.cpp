@@ -7,11 +7,13 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/range_index.hpp"
@@ -24,6 +26,18 @@ namespace strata::runtime {
 namespace {
 
 constexpr std::int64_t written_round_bytes = std::int64_t{256} << 20;  // written between two meetings of the ranks
+
+// True if a folder that another host has just made is there. A network file system may show an older list of names for
+// a while; to open the folder above makes it ask its server.
+bool is_seen(const std::filesystem::path& folder) {
+  for (int attempt = 0; attempt < 15; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::error_code ignored;
+    const std::filesystem::directory_iterator above(folder.parent_path(), ignored);
+    if (std::filesystem::is_directory(folder, ignored)) return true;
+  }
+  return false;
+}
 
 // What the other ranks must know of one rank's files, and rank 0 of what follows.
 struct Written {
@@ -203,8 +217,7 @@ void CheckpointSaver::try_saving() {
 }
 
 void CheckpointSaver::check_shared(const std::filesystem::path& folder) const {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored))
+  if (!is_seen(folder))
     throw UserError(folder.string() + ": rank " + std::to_string(session_.stage().rank) +
                     " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
 }

@@ -127,7 +127,8 @@ void OutputFile::finish() {
     }
   }
   // Under Refuse this is for file systems without RENAME_NOREPLACE; the constructor has looked already.
-  if (result != 0) result = std::rename(temporary_.c_str(), path_.c_str());
+  if (existing_ == Existing::Replace || (result != 0 && (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)))
+    result = std::rename(temporary_.c_str(), path_.c_str());
   if (result != 0) throw EnvironmentError(path_ + ": cannot be given its name: " + text_of(errno));
   ::close(std::exchange(descriptor_, -1));
   flush_folder(folder_of(path_));

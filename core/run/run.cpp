@@ -81,14 +81,18 @@ bool Run::another_follows() const {
 
 report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
   const std::string what = "the loss of step " + std::to_string(input.step + 1);
-  not_finite_ = std::isfinite(outcome.loss) ? "" : what;
-  saver_.take_loss(outcome.loss, what);
+  const bool finite = std::isfinite(outcome.loss);
+  not_finite_ = finite ? "" : what;
+  if (!finite) saver_.take_loss(outcome.loss, what);
+  report::StepRecord record;
   try {
-    return record_of(input, outcome, step_s);
+    record = record_of(input, outcome, step_s);
   } catch (const EnvironmentError&) {  // the run ends here
     saver_.mark_if_disproven();
     throw;
   }
+  if (finite) saver_.take_loss(outcome.loss, what);  // may remove a checkpoint: the step counts even if that fails
+  return record;
 }
 
 report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& outcome, double step_s) {

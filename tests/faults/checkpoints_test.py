@@ -1,9 +1,12 @@
 """Checkpoints that are damaged, of another run or of another layout: passed over, refused, or gone on from."""
+import json
 import os
+import pathlib
 import random
+import subprocess
 
 import pytest
-from engine import TINY_MODELS
+from engine import TINY_MODELS, set_arguments
 from layouts import DDP, FEW, LAYOUTS, few_of
 from runs import Run, failing
 
@@ -14,7 +17,7 @@ def test_damaged(faults, layout, seed):
     folder = faults.folder()
     faults.expect(faults.start(layout, folder, ["checkpoint.every=5", "checkpoint.keep=0"], slow=False), 0)
     ranks, draw = LAYOUTS[layout][0], random.Random(seed)
-    damages = [(f"shard-{ranks - 1}-of-{ranks}.safetensors", lambda path: flip(path, draw)), (f"rank-0-of-{ranks}.json", os.remove), ("checkpoint.json", cut)]
+    damages = [(f"shard-{ranks - 1}-of-{ranks}.safetensors", lambda path: flip(path, draw)), ("plugins.safetensors", os.remove), ("checkpoint.json", cut)]
     for step, (name, damage) in zip((20, 15, 10), damages, strict=True):
         damage(os.path.join(folder, f"step-{step}", name))
         path = os.path.join(folder, f"step-{step}")
@@ -136,3 +139,25 @@ def test_transposed_exported(faults):
     """The same of a model whose files hold matrices transposed."""
     sizes = TINY_MODELS["gpt2"]
     test_exported(faults, "ddp, 1 rank", ["model.plugin=gpt2", "train.steps=2", *(f"model.{key}={value}" for key, value in sizes.items())])
+
+
+def test_former_format(faults):
+    """Saved by the last version of format 1, on two ranks, each with errors of compressed gradients of its own: the same losses on as many
+    ranks, and on one what all ranks had alike."""
+    folder = pathlib.Path(__file__).parent / "format_1"
+    settings = [f"partitioner.zero2.{option}" for option in ("gradients_on_wire=int8", "error_feedback=true")] + ["partitioner.plugin=zero2"]
+    losses = [2.842246651649475, 2.8416011333465576]
+
+    def resumed(ranks):
+        summary = pathlib.Path(faults.machine.new_folder()) / "summary.json"
+        done = subprocess.run([faults.machine.strata, "train", folder / "run.json", "--quiet", "--resume", folder / "step-2", "--summary", summary,
+                               *set_arguments([*settings, f"data.path={folder / 'tokens.bin'}"]), *(["--nproc", str(ranks), "--oversubscribe"] if ranks > 1 else [])],
+                              env=faults.machine.environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return json.loads(summary.read_text())["losses"], done.stderr
+
+    assert resumed(2)[0] == losses
+    alone, said = resumed(1)
+    assert alone == pytest.approx(losses, rel=1e-3) and "differs from the one" in said, said
+    status, said = faults.machine.call("checkpoint", "info", str(folder / "step-2"), "--format", "json")
+    assert status == 0 and json.loads(said)["format"] == 1 and json.loads(said)["finite"], said

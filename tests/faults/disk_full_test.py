@@ -18,7 +18,7 @@ def test_disk_full(faults, layout):
     disk, size = os.path.join(faults.machine.new_folder(), "disk"), 1100 << 10  # a checkpoint has 800 KiB
     with small_disk(disk, size, 16 * size) as enlarge:
         folder = os.path.join(disk, "checkpoints")
-        run = faults.expect(faults.start(layout, folder, ["checkpoint.every=5"], slow=False), 3, "No space left on device", f"{folder}/step-10.tmp/")
+        run = faults.expect(faults.start(layout, folder, ["checkpoint.every=5"], slow=False), 3, "No space left on device", f"{folder}/step-10.")
         assert sorted(os.listdir(folder)) == ["latest", "step-5"] and os.readlink(os.path.join(folder, "latest")) == "step-5", run.output
         enlarge()
         assert faults.go_on(layout, folder) == 5

@@ -87,3 +87,17 @@ TEST_CASE("Changes of what is computed are said, value by value and not letter b
         "train.clip: 1e0 -> 2, optimizer.adamw.betas: [0.9, 0.95] -> not set, "
         "optimizer.sgd.momentum: not set -> 0.9");
 }
+
+TEST_CASE("of a slot whose plugin changed, its options are left out") {
+  const auto saved = saved_with({{"partitioner.plugin", "zero2"},
+                                 {"partitioner.zero2.bucket", "4"},
+                                 {"parallel.data", "2"},
+                                 {"optimizer.plugin", "adamw"},
+                                 {"optimizer.adamw.eps", "1e-8"}});
+  CHECK(said(saved, run_with({{"partitioner.plugin", std::string("zero3")},
+                              {"partitioner.zero3.bucket", std::int64_t{8}},
+                              {"parallel.data", std::int64_t{2}},
+                              {"optimizer.plugin", std::string("adamw")},
+                              {"optimizer.adamw.eps", 1e-6}})) ==
+        "partitioner.plugin: zero2 -> zero3, optimizer.adamw.eps: 1e-8 -> 1e-06");
+}

@@ -13,7 +13,7 @@
 namespace {
 
 std::mutex guard;
-std::string watched;  // empty: none
+std::string watched_folder;  // empty: none
 std::vector<std::string> watched_names;
 long number = 0, failing_number = 0;
 int failing_error = 0;
@@ -21,7 +21,7 @@ std::string failed_call;
 
 bool fails(const char* name, const std::string& path) {
   const std::lock_guard lock(guard);
-  if (watched.empty() || !path.starts_with(watched)) return false;
+  if (watched_folder.empty() || !path.starts_with(watched_folder)) return false;
   if (std::ranges::find(watched_names, name) == watched_names.end()) return false;
   if (++number != failing_number) return false;
   failed_call = std::string(name) + " " + path;
@@ -39,7 +39,7 @@ bool fails(const char* name, int descriptor) {
 
 WatchedCalls::WatchedCalls(const std::string& folder, const std::vector<std::string>& names, long failing, int error) {
   const std::lock_guard lock(guard);
-  watched = folder;
+  watched_folder = folder;
   watched_names = names;
   number = 0;
   failing_number = failing;
@@ -49,7 +49,7 @@ WatchedCalls::WatchedCalls(const std::string& folder, const std::vector<std::str
 
 WatchedCalls::~WatchedCalls() {
   const std::lock_guard lock(guard);
-  watched.clear();
+  watched_folder.clear();
 }
 
 long WatchedCalls::count() const {

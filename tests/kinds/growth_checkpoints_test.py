@@ -1,0 +1,47 @@
+"""Twice the ranks open at most 2.3 times the files of a checkpoint in all: counted, not timed.
+
+More ranks, and readers of single ranges, in one process: tests/unit/checkpoint/saving/growth_test.cpp.
+"""
+import pytest
+from commands import run, told
+from engine import TINY_MODELS, set_arguments, write_tokens
+
+BOUND = 2.3
+OPERATIONS = ("save", "resume", "resume on half")
+
+
+class Growing:
+    def __init__(self, engine, build, folder):
+        self.engine, self.shim, self.folder = engine, build / "lib/libfailing_call.so", folder
+        write_tokens(folder / "tokens.bin", 2000)
+        self.config = engine.write_config("growing.json", {
+            "device": "cpu", "model": {"plugin": "gpt_neox", "seq_len": 8, **TINY_MODELS["gpt_neox"]}, "data": {"path": folder / "tokens.bin"},
+            "train": {"steps": 1, "global_batch": 4}, "partitioner": "zero3", "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
+
+    def opened(self, checkpoints, ranks, *words, steps=1):
+        """Files of checkpoints that all ranks opened."""
+        listed = self.folder / f"{checkpoints.name} {ranks} {steps}.list"
+        done = run([self.engine.strata, "train", self.config, "--quiet", *words, *(["--nproc", ranks, "--oversubscribe"] if ranks > 1 else []),
+                    *set_arguments([f"checkpoint.path={checkpoints}", f"train.steps={steps}"])],
+                   env={**self.engine.environment, "LD_PRELOAD": str(self.shim), "FAILING_FOLDER": str(checkpoints), "FAILING_LIST": str(listed)})
+        assert done.returncode == 0, told(done)
+        return sum(line.startswith("open") for line in listed.read_text().splitlines())
+
+    def count(self, operation, ranks):
+        checkpoints = self.folder / f"{operation} {ranks}"
+        saved = self.opened(checkpoints, ranks)
+        if operation == "save":
+            return saved
+        return self.opened(checkpoints, ranks if operation == "resume" else ranks // 2, "--resume", steps=2)
+
+
+@pytest.fixture(scope="module")
+def growing(engine, build, folder):
+    return Growing(engine, build, folder)
+
+
+@pytest.mark.parametrize("operation, ranks", [pytest.param(operation, ranks, marks=[] if (operation, ranks) == ("save", 1) else pytest.mark.full)
+                                              for operation in OPERATIONS for ranks in (1, 2, 4) if ranks > 1 or operation == "save"])
+def test_twice_the_ranks(growing, operation, ranks):
+    few, many = growing.count(operation, ranks), growing.count(operation, 2 * ranks)
+    assert 0 < many <= BOUND * few, f"{few} opens of {ranks} ranks, {many} of {2 * ranks}"
