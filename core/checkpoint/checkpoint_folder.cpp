@@ -102,6 +102,9 @@ void CheckpointFolder::lock() {
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw UserError(place, "another run is saving its checkpoints here; give each run a checkpoint.path of its own");
   remove_temporaries();
+  const fs::path link = path_ / latest_name;
+  if (const fs::file_status status = fs::symlink_status(link, error); fs::exists(status) && !fs::is_symlink(status))
+    throw UserError(Place{link.string()}, "is in the place of the link to the latest checkpoint; move it away");
 }
 
 void CheckpointFolder::clean_up() noexcept {
