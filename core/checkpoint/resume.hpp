@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/training_checkpoint.hpp"
 #include "config/run_config.hpp"
 #include "step/plugin_set.hpp"
 #include "step/session.hpp"

@@ -50,6 +50,7 @@
   CALL(symlink, int, -1, EIO, (const char* a, const char* b), (a, b))                                                \
   CALL(readlink, long, -1, EIO, (const char* a, char* b, std::size_t c), (a, b, c))                                  \
   CALL(realpath, char*, nullptr, EIO, (const char* a, char* b), (a, b))                                              \
+  CALL(getcwd, char*, nullptr, ENOENT, (char* a, std::size_t b), (a, b))                                             \
   CALL(access, int, -1, EIO, (const char* a, int b), (a, b))                                                         \
   CALL(stat, int, -1, EIO, (const char* a, void* b), (a, b))                                                         \
   CALL(lstat, int, -1, EIO, (const char* a, void* b), (a, b))                                                        \

@@ -231,6 +231,13 @@ def test_two_outputs_in_one_place(outputs, one, other, said):
     check_refused(done, changed, said, other.split()[0].removeprefix("--set"))
 
 
+def test_place_of_the_latest_link(outputs):
+    place = outputs.place()
+    (place / "latest").mkdir()
+    done, changed = outputs.call("train CONFIG --set checkpoint.path=OUT", place)
+    check_refused(done, changed, "latest: is in the place of the link")
+
+
 def train(outputs, place, *more):
     return outputs.server.call(outputs.user, "train", "config.json", "--quiet", "--set", f"checkpoint.path={place}/saved", "--set", "checkpoint.every=2",
                                "--set", f"metrics.csv={place}/figures", "--metrics", place / "metrics", "--summary", place / "summary", *more)
