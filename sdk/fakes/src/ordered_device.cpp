@@ -1,3 +1,4 @@
+#include <ATen/core/function_schema.h>
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 #include <strata/error.hpp>
@@ -15,48 +16,20 @@
 
 namespace strata::fakes {
 
-namespace {
-
-// By stream, how many of its accesses are known to be over. The host is one of the streams: whatever it starts comes
-// after what it has waited for.
-using Clock = std::map<std::string, std::int64_t>;
-
-void join(Clock& clock, const Clock& other) {
-  for (const auto& [stream, count] : other) clock[stream] = std::max(clock[stream], count);
-}
-
-std::string name_of(StreamKind stream) {
-  return stream == StreamKind::Compute ? "Compute" : stream == StreamKind::Communication ? "Communication" : "Offload";
-}
-
-const std::string host = "the host";
-
-struct Range {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
-};
-
-Range range_of(const at::Tensor& tensor) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
-  std::int64_t last = 0;  // element
-  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return {begin, begin + (static_cast<std::uintptr_t>(last) + 1) * tensor.element_size()};
-}
-
-// An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
-bool ignores_elements(const std::string& name) {
-  static const std::set<std::string> names{
-      "aten::empty_like",   "aten::zeros_like", "aten::ones_like",   "aten::full_like", "aten::rand_like",
-      "aten::new_empty",    "aten::new_zeros",  "aten::new_ones",    "aten::new_full",  "aten::new_empty_strided",
-      "aten::set_",         "aten::resize_",    "aten::set_data",    "aten::_version",  "aten::requires_grad_",
-      "aten::is_same_size", "aten::output_nr",  "aten::retain_grad", "aten::is_leaf",   "aten::result_type"};
-  return names.contains(name);
-}
-
-}  // namespace
-
+// What is known of the order of work on one device.
 class StreamOrder {
  public:
+  static constexpr const char* host = "the host";
+  static std::string name_of(StreamKind stream) {
+    return stream == StreamKind::Compute         ? "Compute"
+           : stream == StreamKind::Communication ? "Communication"
+                                                 : "Offload";
+  }
+
+  // By stream, how many of its accesses are known to be over. The host is one of the streams: whatever it starts comes
+  // after what it has waited for.
+  using Clock = std::map<std::string, std::int64_t>;
+
   void begin_on(const std::string& stream) {
     const std::lock_guard lock(mutex_);
     current_.push_back(stream);
@@ -106,6 +79,10 @@ class StreamOrder {
 
  private:
   using Storage = std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>>;
+  struct Range {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+  };
   struct Access {
     Range range;
     Storage storage;  // memory that was freed since is another's
@@ -116,6 +93,17 @@ class StreamOrder {
 
     bool gone() const { return storage && storage->expired(); }
   };
+
+  static Range range_of(const at::Tensor& tensor) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+    std::int64_t last = 0;  // element
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+    return {begin, begin + (static_cast<std::uintptr_t>(last) + 1) * tensor.element_size()};
+  }
+
+  static void join(Clock& clock, const Clock& other) {
+    for (const auto& [stream, count] : other) clock[stream] = std::max(clock[stream], count);
+  }
 
   // A stream goes on after whatever the host had waited for when it started the work.
   Clock& clock(const std::string& stream) {
@@ -155,6 +143,23 @@ class StreamOrder {
 };
 
 namespace {
+
+using Clock = StreamOrder::Clock;
+constexpr const char* host = StreamOrder::host;
+
+std::string name_of(StreamKind stream) {
+  return StreamOrder::name_of(stream);
+}
+
+// An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
+bool ignores_elements(const std::string& name) {
+  static const std::set<std::string> names{
+      "aten::empty_like",   "aten::zeros_like", "aten::ones_like",   "aten::full_like", "aten::rand_like",
+      "aten::new_empty",    "aten::new_zeros",  "aten::new_ones",    "aten::new_full",  "aten::new_empty_strided",
+      "aten::set_",         "aten::resize_",    "aten::set_data",    "aten::_version",  "aten::requires_grad_",
+      "aten::is_same_size", "aten::output_nr",  "aten::retain_grad", "aten::is_leaf",   "aten::result_type"};
+  return names.contains(name);
+}
 
 thread_local std::shared_ptr<StreamOrder> order_here;
 thread_local int unobserved = 0;
