@@ -245,13 +245,46 @@ class OrderedEvent final : public Event {
 
 class OrderedWork final : public PendingWork {
  public:
-  OrderedWork(std::shared_ptr<StreamOrder> order, Clock ended) : order_(std::move(order)), ended_(std::move(ended)) {}
-  void wait() override { order_->wait(order_->current(), ended_); }
+  OrderedWork(std::shared_ptr<StreamOrder> order, Clock ended, Pending moved)
+      : order_(std::move(order)), ended_(std::move(ended)), moved_(std::move(moved)) {}
+  void wait() override {
+    {
+      const Unobserved guard;
+      moved_.wait();
+    }
+    order_->wait(order_->current(), ended_);
+  }
 
  private:
   std::shared_ptr<StreamOrder> order_;
   Clock ended_;
+  Pending moved_;
 };
+
+Pending started(CheckedGroup& group, const Operation& operation) {
+  const at::Tensor &output = operation.output, &input = operation.input;
+  switch (operation.collective) {
+    case Collective::AllGather:
+      return group.all_gather(output, input);
+    case Collective::ReduceScatter:
+      return group.reduce_scatter(output, input, operation.reduction);
+    case Collective::AllReduce:
+      return group.all_reduce(output, operation.reduction);
+    case Collective::Broadcast:
+      return group.broadcast(output, operation.peer);
+    case Collective::Reduce:
+      return group.reduce(output, operation.peer, operation.reduction);
+    case Collective::AllToAll:
+      return group.all_to_all(output, input);
+    case Collective::Send:
+      return group.send(output, operation.peer);
+    case Collective::Receive:
+      return group.receive(output, operation.peer);
+    case Collective::Barrier:
+      group.barrier();
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -265,6 +298,7 @@ OrderedDevice::~OrderedDevice() {
 }
 
 at::Device OrderedDevice::select(int) {
+  order_here = order_;
   return at::kCPU;
 }
 
@@ -298,43 +332,38 @@ std::int64_t OrderedDevice::accesses() const {
   return order_->accesses();
 }
 
-OrderedGroup::OrderedGroup(std::string name, int rank, std::vector<int> members)
-    : CheckedGroup(name, rank, std::move(members)), stream_("the stream of group " + name) {}
+OrderedGroup::OrderedGroup(std::unique_ptr<CheckedGroup> inner)
+    : CheckedGroup(inner->name(), inner->rank(), inner->members()),
+      inner_(std::move(inner)),
+      stream_("the stream of group " + inner_->name()) {}
 
 Pending OrderedGroup::start(const Operation& operation) {
-  strata_check(order_here != nullptr, "an ordered group is used by a thread without an ordered device");
   const at::Tensor &output = operation.output, &input = operation.input.defined() ? operation.input : output;
-  if (size() == 1) {
-    if (output.defined() && output.const_data_ptr() != input.const_data_ptr()) output.view(-1).copy_(input.view(-1));
+  if (size() == 1 && operation.collective != Collective::Barrier) {
+    if (output.const_data_ptr() != input.const_data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};
   }
-  if (operation.collective == Collective::Barrier) return {};
-  const std::string name = to_string(operation.collective);
-  order_here->wait(stream_, order_here->at(order_here->current()));
-  order_here->access(stream_, input, false, name);
-  if (operation.collective != Collective::Send) order_here->access(stream_, output, true, name);
+  const std::shared_ptr<StreamOrder> order = order_here;
+  if (order != nullptr && operation.collective != Collective::Barrier) {
+    const std::string name = to_string(operation.collective);
+    order->wait(stream_, order->at(order->current()));
+    order->access(stream_, input, false, name);
+    if (operation.collective != Collective::Send) order->access(stream_, output, true, name);
+  }
   const Unobserved guard;
-  if (operation.collective == Collective::AllGather)
-    output.view({size(), -1}).copy_(input.reshape({1, -1}));
-  else if (operation.collective == Collective::ReduceScatter)
-    output.view(-1).copy_(input.view({size(), -1})[rank()]);
-  else if (operation.collective == Collective::AllToAll)
-    output.view(-1).copy_(input.view(-1));
-  else if (operation.collective == Collective::Receive)
-    output.zero_();
-  return Pending(std::make_unique<OrderedWork>(order_here, order_here->at(stream_)));
+  Pending moved = started(*inner_, operation);
+  if (order == nullptr) return moved;
+  return Pending(std::make_unique<OrderedWork>(order, order->at(stream_), std::move(moved)));
 }
 
-HostAccesses::HostAccesses() : order_(order_here) {
-  strata_check(order_ != nullptr, "host accesses are made by a thread without an ordered device");
-}
+HostAccesses::HostAccesses() : order_(order_here) {}
 
 void HostAccesses::reads(Span memory) const {
-  order_->access(host, memory, false, "a write of the offload device");
+  if (order_ != nullptr) order_->access(host, memory, false, "a write of the offload device");
 }
 
 void HostAccesses::writes(Span memory) const {
-  order_->access(host, memory, true, "a read of the offload device");
+  if (order_ != nullptr) order_->access(host, memory, true, "a read of the offload device");
 }
 
 }  // namespace strata::fakes

@@ -20,9 +20,7 @@ namespace {
 STRATA_NO_OPTIONS(NoOptions)
 
 struct Streams final : fakes::OrderedDevice {
-  Streams(PluginContext&, const NoOptions&) { device = this; }
-  ~Streams() override { device = nullptr; }
-  static inline Streams* device = nullptr;
+  Streams(PluginContext&, const NoOptions&) {}
 };
 
 // A disk: the host reads and writes the memory that the device copies from and to.
@@ -64,46 +62,52 @@ struct SmallModel final : SequentialModel {
   }
 };
 
-class OrderedProvider final : public runtime::GroupProvider {
+class OrderedProvider final : public LocalProvider {
  public:
-  explicit OrderedProvider(int rank) : rank_(rank) {}
+  using LocalProvider::LocalProvider;
   std::unique_ptr<CheckedGroup> make(const runtime::GroupRequest& request) override {
-    const auto place = std::ranges::find(request.members, rank_) - request.members.begin();
-    return std::make_unique<fakes::OrderedGroup>(request.name, static_cast<int>(place), request.members);
+    return std::make_unique<fakes::OrderedGroup>(LocalProvider::make(request));
   }
-
- private:
-  int rank_;
 };
 
 struct Outcome {
   std::string refused;
-  std::vector<std::string> races;
+  std::vector<std::string> races;  // of all ranks
   std::int64_t accesses = 0;
 };
 
-// Three steps of one rank, and a validation.
-Outcome train(const Config& config, int ranks, int rank, std::vector<std::string> settings) {
-  settings.insert(settings.begin(), {config.data(), "validation.path=" + config.tokens(), "device.plugin=streams",
-                                     "model.plugin=small", "optimizer.plugin=descent", "train.global_batch=12",
-                                     "train.micro_batch=2", "train.accumulation=auto", "train.clip=0.5"});
+// Three steps of ranks that are threads.
+Outcome train(const Config& config, int ranks, std::vector<std::string> settings) {
+  settings.insert(settings.begin(),
+                  {config.data(), "device.plugin=streams", "model.plugin=small", "optimizer.plugin=descent",
+                   "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto", "train.clip=0.5"});
   Outcome outcome;
+  LocalGroups groups;
+  std::mutex mutex;
   try {
-    runtime::ResolvedRun program = read_program_config(
-        nullptr, config.file(), settings,
-        {program_plugin<Device, Streams, NoOptions>("streams"), program_plugin<Model, SmallModel, NoOptions>("small"),
-         program_plugin<Optimizer, Descent, NoOptions>("descent"),
-         program_plugin<OffloadDevice, Disk, NoOptions>("disk")},
-        {ranks, "the test"});
-    auto implementation = std::make_unique<Engine::Implementation>(
-        std::move(program), runtime::RankNumbers{rank, ranks, rank},
-        [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
-          return std::make_unique<OrderedProvider>(rank);
-        });
-    Engine engine(std::move(implementation));
-    for (int step = 0; step < 3; ++step) engine.train_batch(engine.batches());
-    outcome.races = Streams::device->races();
-    outcome.accesses = Streams::device->accesses();
+    std::vector<runtime::ResolvedRun> programs;
+    for (int rank = 0; rank < ranks; ++rank)
+      programs.push_back(read_program_config(
+          nullptr, config.file(), settings,
+          {program_plugin<Device, Streams, NoOptions>("streams"), program_plugin<Model, SmallModel, NoOptions>("small"),
+           program_plugin<Optimizer, Descent, NoOptions>("descent"),
+           program_plugin<OffloadDevice, Disk, NoOptions>("disk")},
+          {ranks, "the test"}));
+    load_plugins(programs[0]);
+    in_threads(ranks, [&](int rank) {
+      auto implementation = std::make_unique<Engine::Implementation>(
+          std::move(programs[static_cast<std::size_t>(rank)]), runtime::RankNumbers{rank, ranks, rank},
+          [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
+            return std::make_unique<OrderedProvider>(groups, rank);
+          });
+      runtime::Run& run = implementation->run;
+      Engine engine(std::move(implementation));
+      for (int step = 0; step < 3; ++step) engine.train_batch(engine.batches());
+      const auto& device = dynamic_cast<const Streams&>(*run.session().stage().device.plugin);
+      const std::lock_guard lock(mutex);
+      for (const std::string& race : device.races()) outcome.races.push_back(race);
+      outcome.accesses += device.accesses();
+    });
   } catch (const UserError& error) {
     outcome.refused = error.what();
   }
@@ -142,14 +146,15 @@ TEST_CASE("no stream touches memory that another one still writes, or writes wha
                   Names{"cpu", "disk"}, Names{"one rank", "two ranks", "two stages"}, Names{"fp32", "bf16"},
                   Names{"plain", "delayed"})) {
     std::vector<std::string> settings = partitioner;
-    settings.insert(settings.end(), {"precision.plugin=" + precision, "step_policy=" + policy,
-                                     "activations.checkpoint=all", "offload.read_ahead=1KiB"});
+    settings.insert(settings.end(),
+                    {"precision.plugin=" + precision, "step_policy=" + policy, "activations.checkpoint=all"});
     for (const std::string key : {"parameters", "optimizer", "activations"})
       if (moves.find(key) != std::string::npos) settings.push_back("offload." + key + ".plugin=" + home);
+    if (!moves.empty() && home == "disk") settings.push_back("offload.read_ahead=1KiB");
     if (layout == "two stages") settings.insert(settings.end(), {"parallel.pipeline=2", "scheduler.plugin=1f1b"});
     const int ranks = layout == "one rank" ? 1 : 2;
     CAPTURE(settings, layout);
-    const Outcome outcome = train(config, ranks, 0, settings);
+    const Outcome outcome = train(config, ranks, settings);
     if (!outcome.refused.empty()) continue;
     ran.insert(partitioner);
     CHECK(outcome.races == std::vector<std::string>{});
