@@ -150,7 +150,7 @@ void describe(CLI::App& command, CompareArguments& arguments) {
       "they would not. A first look is\nmeant for numbers, memory and large differences in speed. --thorough adds a "
       "verdict on speed with a 99 % interval, by a\nsigned-rank test at the 1 % level of pairs of times of a round, "
       "and "
-      "with --steps 100 or more names memory that grows from step to step.\n"
+      "with\n--steps 100 or more names memory that grows from step to step.\n"
       "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3 --thorough\n"
       "  strata compare configs/report/stages.yaml --nproc 2 --set data.path=train.bin --html stages.html\n"
       "  strata compare run.yaml --variant 'parallel.pipeline=1' --variant 'parallel.pipeline=2 "

@@ -222,6 +222,8 @@ CheckedRun check(Run run) {
 std::optional<CheckedRun> try_check(Run run) {
   try {
     return check(std::move(run));
+  } catch (const runtime::WrongOrders&) {
+    throw;
   } catch (const UserError&) {
     return std::nullopt;
   }

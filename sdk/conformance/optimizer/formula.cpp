@@ -124,8 +124,9 @@ std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options,
 class Elements {
  public:
   explicit Elements(const ParameterTensors& parameter)
-      : master_(parameter.master.to(at::kDouble).contiguous()), gradient_(parameter.gradient.to(at::kDouble)) {
-    for (const at::Tensor& state : parameter.state) state_.push_back(state.to(at::kDouble).contiguous());
+      : master_(parameter.master.to(at::kDouble, false, /*copy=*/true)),
+        gradient_(parameter.gradient.to(at::kDouble, false, true)) {
+    for (const at::Tensor& state : parameter.state) state_.push_back(state.to(at::kDouble, false, true));
   }
   Element at(std::int64_t index) const {
     return {master_.const_data_ptr<double>()[index], of_state(0, index), of_state(1, index)};

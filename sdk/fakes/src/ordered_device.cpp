@@ -1,3 +1,4 @@
+#include <ATen/core/function_schema.h>
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 #include <strata/error.hpp>
@@ -15,48 +16,20 @@
 
 namespace strata::fakes {
 
-namespace {
-
-// By stream, how many of its accesses are known to be over. The host is one of the streams: whatever it starts comes
-// after what it has waited for.
-using Clock = std::map<std::string, std::int64_t>;
-
-void join(Clock& clock, const Clock& other) {
-  for (const auto& [stream, count] : other) clock[stream] = std::max(clock[stream], count);
-}
-
-std::string name_of(StreamKind stream) {
-  return stream == StreamKind::Compute ? "Compute" : stream == StreamKind::Communication ? "Communication" : "Offload";
-}
-
-const std::string host = "the host";
-
-struct Range {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
-};
-
-Range range_of(const at::Tensor& tensor) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
-  std::int64_t last = 0;  // element
-  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return {begin, begin + (static_cast<std::uintptr_t>(last) + 1) * tensor.element_size()};
-}
-
-// An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
-bool ignores_elements(const std::string& name) {
-  static const std::set<std::string> names{
-      "aten::empty_like",   "aten::zeros_like", "aten::ones_like",   "aten::full_like", "aten::rand_like",
-      "aten::new_empty",    "aten::new_zeros",  "aten::new_ones",    "aten::new_full",  "aten::new_empty_strided",
-      "aten::set_",         "aten::resize_",    "aten::set_data",    "aten::_version",  "aten::requires_grad_",
-      "aten::is_same_size", "aten::output_nr",  "aten::retain_grad", "aten::is_leaf",   "aten::result_type"};
-  return names.contains(name);
-}
-
-}  // namespace
-
+// What is known of the order of work on one device.
 class StreamOrder {
  public:
+  static constexpr const char* host = "the host";
+  static std::string name_of(StreamKind stream) {
+    return stream == StreamKind::Compute         ? "Compute"
+           : stream == StreamKind::Communication ? "Communication"
+                                                 : "Offload";
+  }
+
+  // By stream, how many of its accesses are known to be over. The host is one of the streams: whatever it starts comes
+  // after what it has waited for.
+  using Clock = std::map<std::string, std::int64_t>;
+
   void begin_on(const std::string& stream) {
     const std::lock_guard lock(mutex_);
     current_.push_back(stream);
@@ -106,6 +79,10 @@ class StreamOrder {
 
  private:
   using Storage = std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>>;
+  struct Range {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+  };
   struct Access {
     Range range;
     Storage storage;  // memory that was freed since is another's
@@ -116,6 +93,17 @@ class StreamOrder {
 
     bool gone() const { return storage && storage->expired(); }
   };
+
+  static Range range_of(const at::Tensor& tensor) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+    std::int64_t last = 0;  // element
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+    return {begin, begin + (static_cast<std::uintptr_t>(last) + 1) * tensor.element_size()};
+  }
+
+  static void join(Clock& clock, const Clock& other) {
+    for (const auto& [stream, count] : other) clock[stream] = std::max(clock[stream], count);
+  }
 
   // A stream goes on after whatever the host had waited for when it started the work.
   Clock& clock(const std::string& stream) {
@@ -155,6 +143,23 @@ class StreamOrder {
 };
 
 namespace {
+
+using Clock = StreamOrder::Clock;
+constexpr const char* host = StreamOrder::host;
+
+std::string name_of(StreamKind stream) {
+  return StreamOrder::name_of(stream);
+}
+
+// An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
+bool ignores_elements(const std::string& name) {
+  static const std::set<std::string> names{
+      "aten::empty_like",   "aten::zeros_like", "aten::ones_like",   "aten::full_like", "aten::rand_like",
+      "aten::new_empty",    "aten::new_zeros",  "aten::new_ones",    "aten::new_full",  "aten::new_empty_strided",
+      "aten::set_",         "aten::resize_",    "aten::set_data",    "aten::_version",  "aten::requires_grad_",
+      "aten::is_same_size", "aten::output_nr",  "aten::retain_grad", "aten::is_leaf",   "aten::result_type"};
+  return names.contains(name);
+}
 
 thread_local std::shared_ptr<StreamOrder> order_here;
 thread_local int unobserved = 0;
@@ -240,13 +245,46 @@ class OrderedEvent final : public Event {
 
 class OrderedWork final : public PendingWork {
  public:
-  OrderedWork(std::shared_ptr<StreamOrder> order, Clock ended) : order_(std::move(order)), ended_(std::move(ended)) {}
-  void wait() override { order_->wait(order_->current(), ended_); }
+  OrderedWork(std::shared_ptr<StreamOrder> order, Clock ended, Pending moved)
+      : order_(std::move(order)), ended_(std::move(ended)), moved_(std::move(moved)) {}
+  void wait() override {
+    {
+      const Unobserved guard;
+      moved_.wait();
+    }
+    order_->wait(order_->current(), ended_);
+  }
 
  private:
   std::shared_ptr<StreamOrder> order_;
   Clock ended_;
+  Pending moved_;
 };
+
+Pending started(CheckedGroup& group, const Operation& operation) {
+  const at::Tensor &output = operation.output, &input = operation.input;
+  switch (operation.collective) {
+    case Collective::AllGather:
+      return group.all_gather(output, input);
+    case Collective::ReduceScatter:
+      return group.reduce_scatter(output, input, operation.reduction);
+    case Collective::AllReduce:
+      return group.all_reduce(output, operation.reduction);
+    case Collective::Broadcast:
+      return group.broadcast(output, operation.peer);
+    case Collective::Reduce:
+      return group.reduce(output, operation.peer, operation.reduction);
+    case Collective::AllToAll:
+      return group.all_to_all(output, input);
+    case Collective::Send:
+      return group.send(output, operation.peer);
+    case Collective::Receive:
+      return group.receive(output, operation.peer);
+    case Collective::Barrier:
+      group.barrier();
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -260,6 +298,7 @@ OrderedDevice::~OrderedDevice() {
 }
 
 at::Device OrderedDevice::select(int) {
+  order_here = order_;
   return at::kCPU;
 }
 
@@ -293,43 +332,38 @@ std::int64_t OrderedDevice::accesses() const {
   return order_->accesses();
 }
 
-OrderedGroup::OrderedGroup(std::string name, int rank, std::vector<int> members)
-    : CheckedGroup(name, rank, std::move(members)), stream_("the stream of group " + name) {}
+OrderedGroup::OrderedGroup(std::unique_ptr<CheckedGroup> inner)
+    : CheckedGroup(inner->name(), inner->rank(), inner->members()),
+      inner_(std::move(inner)),
+      stream_("the stream of group " + inner_->name()) {}
 
 Pending OrderedGroup::start(const Operation& operation) {
-  strata_check(order_here != nullptr, "an ordered group is used by a thread without an ordered device");
   const at::Tensor &output = operation.output, &input = operation.input.defined() ? operation.input : output;
-  if (size() == 1) {
-    if (output.defined() && output.const_data_ptr() != input.const_data_ptr()) output.view(-1).copy_(input.view(-1));
+  if (size() == 1 && operation.collective != Collective::Barrier) {
+    if (output.const_data_ptr() != input.const_data_ptr()) output.view(-1).copy_(input.view(-1));
     return {};
   }
-  if (operation.collective == Collective::Barrier) return {};
-  const std::string name = to_string(operation.collective);
-  order_here->wait(stream_, order_here->at(order_here->current()));
-  order_here->access(stream_, input, false, name);
-  if (operation.collective != Collective::Send) order_here->access(stream_, output, true, name);
+  const std::shared_ptr<StreamOrder> order = order_here;
+  if (order != nullptr && operation.collective != Collective::Barrier) {
+    const std::string name = to_string(operation.collective);
+    order->wait(stream_, order->at(order->current()));
+    order->access(stream_, input, false, name);
+    if (operation.collective != Collective::Send) order->access(stream_, output, true, name);
+  }
   const Unobserved guard;
-  if (operation.collective == Collective::AllGather)
-    output.view({size(), -1}).copy_(input.reshape({1, -1}));
-  else if (operation.collective == Collective::ReduceScatter)
-    output.view(-1).copy_(input.view({size(), -1})[rank()]);
-  else if (operation.collective == Collective::AllToAll)
-    output.view(-1).copy_(input.view(-1));
-  else if (operation.collective == Collective::Receive)
-    output.zero_();
-  return Pending(std::make_unique<OrderedWork>(order_here, order_here->at(stream_)));
+  Pending moved = started(*inner_, operation);
+  if (order == nullptr) return moved;
+  return Pending(std::make_unique<OrderedWork>(order, order->at(stream_), std::move(moved)));
 }
 
-HostAccesses::HostAccesses() : order_(order_here) {
-  strata_check(order_ != nullptr, "host accesses are made by a thread without an ordered device");
-}
+HostAccesses::HostAccesses() : order_(order_here) {}
 
 void HostAccesses::reads(Span memory) const {
-  order_->access(host, memory, false, "a write of the offload device");
+  if (order_ != nullptr) order_->access(host, memory, false, "a write of the offload device");
 }
 
 void HostAccesses::writes(Span memory) const {
-  order_->access(host, memory, true, "a read of the offload device");
+  if (order_ != nullptr) order_->access(host, memory, true, "a read of the offload device");
 }
 
 }  // namespace strata::fakes

@@ -152,7 +152,10 @@ void ShardedParameters::give_back_messages(Home& home) {
   slots_->release(std::exchange(home.messages, nullptr));
 }
 
+// The values of a slot are there when the communication stream has made its own copies, and the gathers have ended. A
+// gather's wait() does not say the former: a group of one rank copies where it is started and has nothing to wait for.
 void ShardedParameters::wait(Home& home) {
+  if (home.slot != nullptr) home.slot->ready().block(StreamKind::Compute);
   for (Pending& gather : home.gathers) gather.wait();
   home.gathers.clear();
   if (home.messages == nullptr) return;
@@ -172,6 +175,7 @@ void ShardedParameters::prefetch(FlatParameter& flat) {
   take_messages(home, StreamKind::Communication);
   home.written->block(StreamKind::Communication);
   device_->on(StreamKind::Communication, [&] { start_gather(home, home.slot->as(dtype, elements)); });
+  home.slot->ready().record(StreamKind::Communication);
   flat.gathering();
 }
 

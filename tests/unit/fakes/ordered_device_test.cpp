@@ -1,5 +1,6 @@
 // The device that notices what nothing orders.
 #include <ATen/ATen.h>
+#include <strata/fakes/counting_group.hpp>
 #include <strata/fakes/ordered_device.hpp>
 
 #include "catch.hpp"
@@ -39,7 +40,7 @@ TEST_CASE("a write over what another stream reads is a race, and what lies besid
 
 TEST_CASE("an operation of a group begins behind the stream that starts it, and wait() ends it for the current one") {
   OrderedDevice device;
-  fakes::OrderedGroup group("two", 0, {0, 1});
+  fakes::OrderedGroup group(fakes::counting_group(2));
   const at::Tensor whole = at::zeros({4}), part = at::ones({2});
   device.synchronize();
   const bool waits = GENERATE(false, true);
@@ -52,7 +53,7 @@ TEST_CASE("an operation of a group begins behind the stream that starts it, and 
 
 TEST_CASE("a group of one copies on the current stream, and its wait orders nothing") {
   OrderedDevice device;
-  fakes::OrderedGroup group("one", 0, {0});
+  fakes::OrderedGroup group(fakes::counting_group(1));
   const at::Tensor whole = at::zeros({2}), part = at::ones({2});
   device.synchronize();
   device.on(StreamKind::Communication, [&] { group.all_gather(whole, part).wait(); });

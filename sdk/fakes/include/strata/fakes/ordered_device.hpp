@@ -25,7 +25,7 @@ namespace strata::fakes {
 
 class StreamOrder;
 
-// Of one thread: the operators that the thread which made it runs are its work.
+// Of one thread: the operators that it runs are work of the device that was made or selected last on it.
 class OrderedDevice : public Device {
  public:
   // `type`: what type() gives. The memory is the host's all the same, so with "cuda" a run takes the paths of a device
@@ -53,16 +53,17 @@ class OrderedDevice : public Device {
   std::shared_ptr<StreamOrder> order_;
 };
 
-// A group of ranks that are not there, on the OrderedDevice of the thread that calls it. Its operations run one after
-// the other on a stream of its own, which begins behind the stream that starts them, and wait() makes the current
-// stream wait for them: as NCCL's. One of a single member copies on the current stream, and its wait() does nothing: as
-// the engine's. What comes from other ranks is what this rank sends, or zeros.
+// A group on the OrderedDevice of the thread that calls it. Its operations run one after the other on a stream of its
+// own, which begins behind the stream that starts them, and wait() makes the current stream wait for them: as NCCL's.
+// One of a single member copies on the current stream, and its wait() does nothing: as the engine's. `inner` moves the
+// data.
 class OrderedGroup final : public CheckedGroup {
  public:
-  OrderedGroup(std::string name, int rank, std::vector<int> members);
+  explicit OrderedGroup(std::unique_ptr<CheckedGroup> inner);
 
  private:
   Pending start(const Operation& operation) override;
+  std::unique_ptr<CheckedGroup> inner_;
   std::string stream_;
 };
 
