@@ -13,9 +13,9 @@
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/hugging_face.hpp"
-#include "checkpoint/json_text.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "data/file.hpp"
+#include "text/json.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -98,7 +98,7 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
   check_export_folder(folder_);
   const Place place{folder_.string()};
-  parse_json(config_text_, (folder_ / "config.json").string());
+  text::JsonDocument(config_text_, {(folder_ / "config.json").string()}).object();
   const fs::path temporary = data::temporary_name(folder_.string());
   remove_abandoned(folder_);
   if (::mkdir(temporary.c_str(), 0777) != 0) {

@@ -3,8 +3,9 @@
 #include <bit>
 
 #include "checkpoint/checksum.hpp"
-#include "checkpoint/json_text.hpp"
 #include "checkpoint/training_checkpoint.hpp"
+#include "text/json.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -23,6 +24,22 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
+bool is_hexadecimal(const std::string& text) {
+  return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// A saved value: {TYPE: VALUE}.
+void check_value(const text::JsonValue& saved) {
+  for (const auto& [type, value] : saved.members()) {
+    if (type == "integer") value.integer();
+    if (type == "number")
+      value.check(value.text().size() == 16 && is_hexadecimal(value.text()), "it must be of 16 hexadecimal digits");
+    if (type == "text") value.text();
+    if (type == "bytes" || type == rank_bytes_type)
+      value.check(is_hexadecimal(value.text()), "it must be of pairs of hexadecimal digits");
+  }
+}
+
 }  // namespace
 
 void PluginStateWriter::add(std::string_view name, const char* type, nlohmann::json value) {
@@ -33,7 +50,7 @@ void PluginStateWriter::add(std::string_view name, const char* type, nlohmann::j
     entry.dump();
     nlohmann::json(key).dump();
   } catch (const nlohmann::json::exception&) {
-    throw Bug(plugin_ + " saves a text that is not UTF-8 under " + printable(name) + "; bytes() takes anything");
+    throw Bug(plugin_ + " saves a text that is not UTF-8 under " + text::one_line(name) + "; bytes() takes anything");
   }
   values_[key] = std::move(entry);
 }
@@ -115,14 +132,16 @@ std::vector<SavedPlugin> read_rank_file(const std::filesystem::path& path) {
   std::vector<SavedPlugin> plugins;
   const data::InputFile file = open_saved(path);
   try {
-    const nlohmann::json whole = parse_json_file(file, rank_file_limit);
-    for (const nlohmann::json& entry : whole.at("plugins"))
-      plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
-                         entry.at("state_version").get<int>(), entry.at("values")});
+    const text::JsonDocument whole = text::read_json(file, {rank_file_limit});
+    for (const text::JsonValue& entry : whole.object()["plugins"].elements()) {
+      const std::int64_t version = entry["state_version"].count();
+      entry["state_version"].check(version <= INT32_MAX, "it must be a version number");
+      plugins.push_back(
+          {entry["slot"].text(), entry["plugin"].text(), static_cast<int>(version), entry["values"].json()});
+      for (const auto& [name, value] : entry["values"].members()) check_value(value);
+    }
   } catch (const UserError& error) {
-    throw DamagedCheckpoint(error.what());
-  } catch (const nlohmann::json::exception& error) {
-    throw DamagedCheckpoint(Place{path.string()}, std::string("is not what Strata writes: ") + error.what());
+    throw DamagedCheckpoint(std::string(error.what()) + "; this is not what Strata writes");
   }
   return plugins;
 }

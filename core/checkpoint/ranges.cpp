@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "checkpoint/json_text.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -18,8 +18,8 @@ std::optional<std::int64_t> parse_count(std::string_view text) {
 
 // "elements 3 to 9 of the master of NAME"
 std::string shown(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end) {
-  return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + printable(state) + " of " +
-         printable(parameter);
+  return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + text::one_line(state) +
+         " of " + text::one_line(parameter);
 }
 
 }  // namespace
@@ -82,12 +82,12 @@ void RangeSource::add(const SafetensorsFile& file) {
   for (const auto& [text, entry] : file.tensors()) {
     const std::optional<RangeName> name = parse_range_name(text);
     if (!name || entry.shape != std::vector<std::int64_t>{name->end - name->begin})
-      throw DamagedCheckpoint(Place{file.path()}, "tensor '" + printable(text) + "' is no range of a parameter");
+      throw DamagedCheckpoint(Place{file.path()}, "tensor '" + text::one_line(text) + "' is no range of a parameter");
     State& state = parameters_[name->parameter][name->state];
     if (!state.parts.empty() && state.count != name->parts)
-      throw DamagedCheckpoint(Place{file.path()}, "'" + printable(text) + "' is one of " + std::to_string(name->parts) +
-                                                      " parts, and others of its parameter are of " +
-                                                      std::to_string(state.count));
+      throw DamagedCheckpoint(Place{file.path()},
+                              "'" + text::one_line(text) + "' is one of " + std::to_string(name->parts) +
+                                  " parts, and others of its parameter are of " + std::to_string(state.count));
     state.count = name->parts;
     if (!state.parts[name->part].try_emplace(name->begin, Range{name->end, &file, entry.dtype}).second)
       throw DamagedCheckpoint(
@@ -101,7 +101,7 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
   for (const SavedParameter& parameter : parameters) {
     const auto found = parameters_.find(parameter.name);
     if (found == parameters_.end() || !found->second.contains(master_state))
-      fail("holds no weight of " + printable(parameter.name));
+      fail("holds no weight of " + text::one_line(parameter.name));
     for (auto& [state, stored] : found->second) {
       const auto whole = parameter.whole_states.find(state), block = parameter.block_states.find(state);
       if (block != parameter.block_states.end()) stored.block = block->second;
@@ -116,9 +116,9 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
         } catch (const Error& error) {
           fail(error.what());
         }
-        if (stored.cut->parts() != stored.count) fail(printable(parameter.name) + " is cut, and has no split");
+        if (stored.cut->parts() != stored.count) fail(text::one_line(parameter.name) + " is cut, and has no split");
         if (!stored.cut->keeps_together(stored.block))
-          fail(printable(parameter.name) + " is cut within the blocks of its " + printable(state));
+          fail(text::one_line(parameter.name) + " is cut within the blocks of its " + text::one_line(state));
         elements = blocks_of(stored.cut->elements());
       }
       for (int part = 0; part < stored.count; ++part) {

@@ -3,12 +3,11 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
+#include "text/json.hpp"
 #include "tokenizer/byte_characters.hpp"
 #include "tokenizer/utf8.hpp"
 
@@ -85,13 +84,13 @@ std::string type_of(const Value& value) {
   return value["type"].text();
 }
 
-Json read_json(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError(Place{path}, "cannot be opened; a tokenizer.json belongs there");
+constexpr text::JsonLimits file_limits{std::size_t{512} << 20, std::size_t{1} << 24};
+
+text::JsonDocument read_json(const std::string& path) {
   try {
-    return Json::parse(file);
-  } catch (const Json::exception& error) {
-    throw UserError(Place{path}, std::string("is no JSON, and a tokenizer.json is: ") + error.what());
+    return text::read_json(InputFile(path), file_limits);
+  } catch (const UserError& error) {
+    throw UserError(std::string(error.what()) + "; a tokenizer.json belongs there");
   }
 }
 
@@ -239,7 +238,8 @@ void read_post_processor(const Value& value, Definition& result) {
 }  // namespace
 
 Definition read_definition(const std::string& path) {
-  const Json json = read_json(path);
+  const text::JsonDocument document = read_json(path);
+  const Json& json = document.json();
   const Value file(path, "", json);
   if (!json.is_object() || !json.contains("model")) {
     throw UserError(Place{path}, "has no key 'model'; name the tokenizer.json that Hugging Face's library saves");

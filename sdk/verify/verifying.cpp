@@ -18,6 +18,7 @@
 #include "compare/variant_runs.hpp"
 #include "drawn/draws.hpp"
 #include "drawn/shrink.hpp"
+#include "text/terminal_output.hpp"
 #include "verify/covered.hpp"
 #include "verify/drawn_runs.hpp"
 #include "verify/folder.hpp"
@@ -259,12 +260,13 @@ class Verifying {
                            of_step(plain.run)};
     }
     findings.rounding[findings.small.config().precision.name] = findings.agreement.furthest;
-    if (say_ && on_terminal_) std::cerr << "\r\033[K" << std::flush;
+    if (say_ && on_terminal_) std::cerr << text::clear_line << std::flush;
     return findings;
   }
 
   Recorded record(const std::string& what, const Run& run, std::int64_t steps) {
-    if (say_) std::cerr << (on_terminal_ ? "\r\033[K" : "") << what << (on_terminal_ ? "" : "\n") << std::flush;
+    if (say_ && on_terminal_) std::cerr << text::clear_line;
+    if (say_) std::cerr << what << (on_terminal_ ? "" : "\n") << std::flush;
     const bool several = run.ranks > 1;
     Recorded recorded;
     cli::VariantRuns(several ? run.ranks : 0, /*oversubscribe=*/several, /*warmup_steps=*/0)

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "text/formatted.hpp"
+#include "text/terminal_output.hpp"
 
 namespace strata::report {
 
@@ -50,7 +51,7 @@ void Progress::show(const StepRecord& record) {
   }
   constexpr int width = 20;
   const int done = static_cast<int>(width * (record.step + 1) / std::max<std::int64_t>(steps_, 1));
-  out_ << "\r\033[K[" << std::string(static_cast<std::size_t>(done), '#')
+  out_ << text::clear_line << "[" << std::string(static_cast<std::size_t>(done), '#')
        << std::string(static_cast<std::size_t>(width - done), '.') << "] " << text << std::flush;
   open_ = true;
   if (last || record.validation) finish();
@@ -60,7 +61,7 @@ void Progress::validating(std::int64_t done, std::int64_t samples) {
   const auto now = std::chrono::steady_clock::now();
   if (said_ == std::chrono::steady_clock::time_point()) said_ = now;  // the first of this validation
   if (terminal_) {
-    out_ << "\r\033[Kvalidating: " << done << "/" << samples << " samples" << std::flush;
+    out_ << text::clear_line << "validating: " << done << "/" << samples << " samples" << std::flush;
     open_ = true;
   } else if (now - said_ >= std::chrono::seconds(10)) {
     out_ << "validating: " << done << "/" << samples << " samples" << std::endl;

@@ -102,12 +102,8 @@ class DecoderModel : public Model {
 
  private:
   static nlohmann::json parse(const std::string& text) {
-    nlohmann::json file;
-    try {
-      file = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::exception& error) {
-      throw UserError(std::string("config.json is not JSON: ") + error.what());
-    }
+    nlohmann::json file = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (file.is_discarded()) throw UserError("config.json is not JSON");  // the engine's reader says where
     if (!file.is_object()) throw UserError("config.json is not a JSON object");
     return file;
   }
