@@ -16,6 +16,8 @@ std::optional<std::int64_t> parse_count(std::string_view text) {
   return value;
 }
 
+constexpr std::int64_t most_parts = 1 << 20;  // tensor-parallel ranks
+
 // "elements 3 to 9 of the master of NAME"
 std::string shown(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end) {
   return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + text::one_line(state) +
@@ -48,7 +50,7 @@ std::optional<RangeName> parse_range_name(const std::string& text) {
   std::string_view last = take_last();
   std::pair<std::int64_t, std::int64_t> part{0, 1};
   if (const auto cut = pair(last, '/')) {
-    if (cut->first >= cut->second || cut->second < 2 || cut->second > INT32_MAX) return std::nullopt;
+    if (cut->first >= cut->second || cut->second < 2 || cut->second > most_parts) return std::nullopt;
     part = *cut;
     last = take_last();
   }
@@ -121,15 +123,17 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
           fail(text::one_line(parameter.name) + " is cut within the blocks of its " + text::one_line(state));
         elements = blocks_of(stored.cut->elements());
       }
+      std::optional<at::ScalarType> dtype;
       for (int part = 0; part < stored.count; ++part) {
         std::int64_t at = 0;
         for (const auto& [begin, range] : stored.parts[part]) {
           if (begin != at)
             fail(shown(parameter.name, state, std::min(at, begin), std::max(at, begin)) +
                  (begin > at ? " stand nowhere" : " stand twice"));
-          if (range.dtype != stored.parts.begin()->second.begin()->second.dtype)
+          if (range.dtype != dtype.value_or(range.dtype))
             fail(shown(parameter.name, state, begin, range.end) + " are of another type than the rest");
           at = range.end;
+          dtype = range.dtype;
         }
         if (at != elements)
           fail(shown(parameter.name, state, std::min(at, elements), std::max(at, elements)) +
@@ -151,7 +155,8 @@ std::vector<std::string> RangeSource::states(const std::string& parameter) const
 const RangeSource::State& RangeSource::state_of(const std::string& parameter, const std::string& state) const {
   const auto found = parameters_.find(parameter);
   if (found == parameters_.end() || !found->second.contains(state))
-    throw Bug("a checkpoint holds no " + state + " of " + parameter);
+    throw UserError("the checkpoint holds no " + text::one_line(state) + " of " + text::one_line(parameter) +
+                    "; another version of its plugins saved it");
   return found->second.at(state);
 }
 
@@ -191,9 +196,14 @@ void RangeSource::read_part(const RangeName& name, const Ranges& known, const at
   const std::int64_t end = name.end;
   if (begin == end) return;
   auto range = known.upper_bound(begin);
-  strata_check(range != known.begin() && begin >= 0, "RangeSource::read: no such range");
+  const auto check = [&](bool holds) {
+    if (!holds)
+      throw UserError("the checkpoint does not hold " + shown(name.parameter, name.state, name.begin, name.end) +
+                      "; another version of its plugins saved it");
+  };
+  check(range != known.begin() && begin >= 0);
   for (--range; begin < end; ++range) {
-    strata_check(range != known.end(), "RangeSource::read: no such range");
+    check(range != known.end());
     const std::int64_t stop = std::min(end, range->second.end);
     const std::int64_t length = stop - begin;
     if (length == 0) continue;  // an empty range in the file

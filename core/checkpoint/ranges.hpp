@@ -49,11 +49,11 @@ class RangeSource {
 
   // The names of a parameter's states, sorted; empty for one that is unknown.
   std::vector<std::string> states(const std::string& parameter) const;
-  // Throw Bug for one that is unknown.
+  // Throw UserError for one that is unknown.
   at::ScalarType dtype(const std::string& parameter, const std::string& state) const;
   std::int64_t elements(const std::string& parameter, const std::string& state) const;
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
-  // Bug for what is unknown or outside, EnvironmentError when the disk fails.
+  // UserError for what is unknown or outside, EnvironmentError when the disk fails.
   void read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
             const at::Tensor& destination) const;
 

@@ -27,7 +27,7 @@ bool somebody_sees_the_end() {
 
 // A reader that closed the pipe, as `head` does, is no error to report: the status is that of SIGPIPE.
 int status_without_output() {
-  const int problem = text::output_error();
+  const int problem = text::output_error() != 0 ? text::output_error() : errno;
   if (problem == EPIPE) return 128 + SIGPIPE;
   const EnvironmentError error("standard output cannot be written: " + std::generic_category().message(problem) +
                                (problem == ENOSPC ? "; free some space" : ""));
