@@ -107,7 +107,7 @@ def test_working_folder_is_gone(shell, tmp_path):
     script = f"cd {gone} && rmdir {gone} && exec {shell.strata} train {shell.config}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=120, env=shell.environment)
     shell.check(done)
-    assert done.returncode == 3 and "the working folder was removed" in done.stderr, told(done)
+    assert done.returncode == 3 and "the working folder cannot be used" in done.stderr, told(done)
 
 
 def test_largest_file(shell):

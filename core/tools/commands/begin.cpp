@@ -1,12 +1,6 @@
 #include "tools/commands/begin.hpp"
 
 #include <signal.h>
-#include <unistd.h>
-#include <strata/error.hpp>
-
-#include <array>
-#include <cerrno>
-#include <climits>
 
 #include "plugin_host/machine_error.hpp"
 #include "text/terminal_output.hpp"
@@ -19,9 +13,6 @@ void begin() {
   text::print_only_what_is_printable();
   plugin_host::silence_libraries();
   signal(SIGXFSZ, SIG_IGN);
-  std::array<char, PATH_MAX> folder{};
-  if (getcwd(folder.data(), folder.size()) == nullptr && errno == ENOENT)
-    throw EnvironmentError("the working folder was removed; change to one that exists");
 }
 
 }  // namespace strata::cli

@@ -94,6 +94,9 @@ fs::path program_of(std::string_view word, const fs::path& folder) {
 int main(int count, char** arguments) {
   strata::cli::open_standard_streams();  // the program inherits them, before libraries open files
   std::error_code error;
+  if (const fs::path folder = fs::current_path(error); error)  // libtorch ends a program there before its main() begins
+    return fail(environment_error,
+                "the working folder cannot be used: " + error.message() + "; change to one that exists");
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return fail(environment_error, "cannot find the path of this program: " + error.message());
   const fs::path prefix = self.parent_path().parent_path();
