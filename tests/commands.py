@@ -1,7 +1,31 @@
 """Runs programs for tests: with a time limit, and with all they said in the report of a failure."""
 import os
+import re
 import shlex
 import subprocess
+
+CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")  # but line breaks and tabs
+
+
+def check_printable(output):
+    """What a program printed is UTF-8 without a character that a terminal obeys."""
+    output = output.encode() if isinstance(output, str) else output or b""
+    found = CONTROL.search(output)
+    assert not found, f"prints the control character {found[0]!r}: {output[max(0, found.start() - 200):found.end() + 200]!r}"
+    output.decode()
+
+
+def check_every_output():
+    """From now on, whatever a test captures of a program's output must be printable."""
+    communicate = subprocess.Popen.communicate
+
+    def checked(process, *arguments, **options):
+        outputs = communicate(process, *arguments, **options)
+        for output in outputs:
+            check_printable(output)
+        return outputs
+
+    subprocess.Popen.communicate = checked
 
 
 def run(command, timeout=120, **options):

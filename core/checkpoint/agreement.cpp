@@ -8,7 +8,7 @@
 
 #include "checkpoint/training_checkpoint.hpp"
 #include "group/numbers.hpp"
-#include "plugin_host/plugin_call.hpp"
+#include "plugin_host/machine_error.hpp"
 
 namespace strata::runtime {
 namespace {
@@ -40,8 +40,8 @@ bool work_once(const std::function<bool()>& work, Outcome& outcome) {
   } catch (const EnvironmentError& error) {
     outcome = {Failure::Environment, error.what()};
   } catch (const std::exception& error) {
-    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error))
-      outcome = {Failure::Environment, *memory};
+    if (const std::optional<std::string> text = plugin_host::machine_error(error))
+      outcome = {Failure::Environment, *text};
     else
       outcome = {Failure::Bug, plugin_host::first_line(error)};
   }

@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "checkpoint/checksum.hpp"
-#include "checkpoint/json_text.hpp"
 #include "group/process_identity.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -37,13 +37,14 @@ std::string host_name() {
 // As the launcher calls it, for a person who looks for the run.
 std::string run_name() {
   for (const char* const key : {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"})
-    if (const char* const name = std::getenv(key)) return printable(name);
+    if (const char* const name = std::getenv(key)) return text::one_line(name);
   return "";
 }
 
 std::string own_description() {
   const std::string run = run_name();
-  return fmt::format("host {}, process {}{}", printable(host_name()), ::getpid(), run.empty() ? "" : ", run " + run);
+  return fmt::format("host {}, process {}{}", text::one_line(host_name()), ::getpid(),
+                     run.empty() ? "" : ", run " + run);
 }
 
 std::uint32_t own_place() {
@@ -57,7 +58,7 @@ std::string read_description(int handle) {
   const ssize_t got = ::pread(handle, text.data(), text.size(), 0);
   std::string line(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   line.resize(std::min(line.find('\n'), line.size()));
-  return line.empty() ? "a process that has not named itself" : printable(line);
+  return line.empty() ? "a process that has not named itself" : text::one_line(line);
 }
 
 // True if the file is still the one of that name, and not one that its holder has removed meanwhile.

@@ -14,9 +14,10 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/finite.hpp"
 #include "checkpoint/hugging_face.hpp"
-#include "checkpoint/json_text.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "data/file.hpp"
+#include "text/json.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -124,7 +125,7 @@ void check_export_folder(const fs::path& folder, const std::string* config_text)
   }
   if (!fs::is_directory(name.parent_path(), error))
     throw UserError(place, "cannot be made: " + name.parent_path().string() + " is no folder");
-  if (config_text != nullptr) parse_json(*config_text, (name / "config.json").string());
+  if (config_text != nullptr) text::JsonDocument(*config_text, {(name / "config.json").string()}).object();
   ::rmdir(make_temporary(name).c_str());
 }
 
@@ -178,7 +179,7 @@ void HuggingFaceExporter::write_range(const std::string& external, std::int64_t 
   check_finite(source, begin, Place{folder_.string()}, "tensor '" + external + "'");
   constexpr double largest_fp16 = 65504.0;
   if (in_fp16_.contains(external) && source.numel() > 0 && source.abs().max().item<double>() > largest_fp16)
-    throw UserError(Place{folder_.string()}, "tensor '" + printable(external) +
+    throw UserError(Place{folder_.string()}, "tensor '" + text::one_line(external) +
                                                  "' holds values beyond 65504, the largest of fp16; export it in bf16 "
                                                  "or fp32");
   writer->second->write_range(external, begin, source);

@@ -10,9 +10,10 @@
 #include <system_error>
 
 #include "checkpoint/hugging_face.hpp"
-#include "checkpoint/json_text.hpp"
 #include "data/file.hpp"
 #include "text/first_of.hpp"
+#include "text/json.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -47,7 +48,7 @@ HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.stri
   if (file.size() > config_limit) throw UserError(Place{config.string()}, "is too large for a model's configuration");
   config_text_.resize(file.size());
   file.read_at(0, config_text_.data(), config_text_.size());
-  parse_json(config_text_, config.string());
+  text::JsonDocument(config_text_, {config.string()}, {config_limit}).object();
 
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
@@ -67,22 +68,21 @@ HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.stri
 
 void HuggingFaceFolder::add_shards(const fs::path& folder, const fs::path& index) {
   const Place place{index.string()};
-  const nlohmann::json parsed = parse_json_file(data::InputFile(index.string()), index_limit);
-  if (!parsed.contains("weight_map") || !parsed["weight_map"].is_object() || parsed["weight_map"].empty()) {
-    throw UserError(place, "has no weight_map, the object that names each tensor's file");
-  }
-  for (const auto& [name, value] : parsed["weight_map"].items()) {
-    const std::string shard = value.is_string() ? value.get<std::string>() : "";
-    if (!is_within(shard)) throw UserError(place, "names no file of this folder for tensor '" + printable(name) + "'");
+  const text::JsonDocument parsed = text::read_json(data::InputFile(index.string()), {index_limit});
+  const text::JsonValue map = parsed.object()["weight_map"];
+  map.check(!map.members().empty(), "it must be the object that names each tensor's file");
+  for (const auto& [name, value] : map.members()) {
+    const std::string shard = value.text();
+    value.check(is_within(shard), "it must be the name of a file of this folder");
     std::unique_ptr<SafetensorsFile>& opened = files_[shard];
     if (!opened) {
       if (!is_there(folder / shard))
-        throw UserError(place, "names the file " + printable(shard) + ", which is not there");
+        throw UserError(place, "names the file " + text::one_line(shard) + ", which is not there");
       opened = std::make_unique<SafetensorsFile>((folder / shard).string());
     }
     if (!opened->tensors().contains(name)) {
-      throw UserError(place,
-                      "places tensor '" + printable(name) + "' in " + printable(shard) + ", which does not hold it");
+      throw UserError(place, "places tensor '" + text::one_line(name) + "' in " + text::one_line(shard) +
+                                 ", which does not hold it");
     }
     tensors_[name] = opened.get();
   }
@@ -114,7 +114,7 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
     strata_check(added, "NameMap: two entries of one canonical name");
   }
   for (const auto& [name, file] : folder_->tensors()) {
-    if (!known.contains(name) && !matches_any(name, names.ignored)) unexpected.push_back(printable(name));
+    if (!known.contains(name) && !matches_any(name, names.ignored)) unexpected.push_back(text::one_line(name));
   }
   constexpr std::size_t shown = 3;
   std::string text;
@@ -164,7 +164,7 @@ void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::in
 
 std::string RangeReader::origin(const std::string& canonical) const {
   const Source& first = sources_.at(canonical).front();
-  return first.file->path() + ": tensor '" + printable(first.external) + "'";
+  return first.file->path() + ": tensor '" + text::one_line(first.external) + "'";
 }
 
 }  // namespace strata::checkpoint

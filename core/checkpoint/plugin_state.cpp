@@ -6,7 +6,8 @@
 
 #include <bit>
 
-#include "checkpoint/json_text.hpp"
+#include "text/json.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -30,20 +31,40 @@ nlohmann::json list_of(const std::vector<PluginFileWriter::Entry>& entries) {
   return list;
 }
 
-std::vector<SavedPlugin> plugins_in(const nlohmann::json& list) {
-  std::vector<SavedPlugin> plugins;
-  for (const nlohmann::json& entry : list)
-    plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
-                       entry.at("state_version").get<int>(), entry.at("values")});
-  return plugins;
-}
-
 std::vector<TensorSpec> specs_of(const std::vector<PluginFileWriter::Entry>& entries) {
   std::vector<TensorSpec> specs;
   for (const auto& [saved, all] : entries)
     for (const MeasuredState::Bytes& bytes : all)
       specs.push_back({tensor_name(specs.size(), saved.slot, bytes.name), at::kByte, {bytes.count}});
   return specs;
+}
+
+bool is_hexadecimal(const std::string& text) {
+  return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// A saved value: {TYPE: VALUE}.
+void check_value(const text::JsonValue& saved) {
+  for (const auto& [type, value] : saved.members()) {
+    if (type == "integer") value.integer();
+    if (type == "number")
+      value.check(value.text().size() == 16 && is_hexadecimal(value.text()), "it must be of 16 hexadecimal digits");
+    if (type == "text") value.text();
+    if (type == "bytes" || type == rank_bytes_type)
+      value.check(is_hexadecimal(value.text()), "it must be of pairs of hexadecimal digits");
+  }
+}
+
+std::vector<SavedPlugin> plugins_in(const text::JsonValue& list) {
+  std::vector<SavedPlugin> plugins;
+  for (const text::JsonValue& entry : list.elements()) {
+    const std::int64_t version = entry["state_version"].count();
+    entry["state_version"].check(version <= INT32_MAX, "it must be a version number");
+    for (const auto& [name, value] : entry["values"].members()) check_value(value);
+    plugins.push_back(
+        {entry["slot"].text(), entry["plugin"].text(), static_cast<int>(version), entry["values"].json()});
+  }
+  return plugins;
 }
 
 }  // namespace
@@ -53,7 +74,7 @@ void MeasuredState::add_name(std::string_view name) {
   try {
     nlohmann::json(std::string(name)).dump();
   } catch (const nlohmann::json::exception&) {
-    throw Bug(plugin_ + " saves a value whose name is not UTF-8: " + printable(name));
+    throw Bug(plugin_ + " saves a value whose name is not UTF-8: " + text::one_line(name));
   }
 }
 
@@ -75,7 +96,7 @@ void MeasuredState::text(std::string_view name, std::string_view value) {
   try {
     nlohmann::json(std::string(value)).dump();
   } catch (const nlohmann::json::exception&) {
-    throw Bug(plugin_ + " saves a text that is not UTF-8 under " + printable(name) + "; bytes() takes anything");
+    throw Bug(plugin_ + " saves a text that is not UTF-8 under " + text::one_line(name) + "; bytes() takes anything");
   }
   add(name, "text", std::string(value));
 }
@@ -130,23 +151,21 @@ PluginFile::PluginFile(const std::filesystem::path& path) {
   const data::InputFile file = open_saved(path);
   try {
     if (path.extension() == ".json") {
-      plugins_ = plugins_in(parse_json_file(file, rank_file_limit).at("plugins"));
+      plugins_ = plugins_in(text::read_json(file, {rank_file_limit}).object()[plugins_key]);
       return;
     }
     file_.emplace(file);
     const auto list = file_->metadata().find(plugins_key);
     if (list == file_->metadata().end()) throw UserError(Place{path.string()}, "lists no plugins");
-    plugins_ = plugins_in(parse_json("{\"plugins\":" + list->second + "}", path.string()).at("plugins"));
+    plugins_ = plugins_in(text::JsonDocument(list->second, {path.string(), plugins_key}, {rank_file_limit}).root());
     for (const auto& [name, entry] : file_->tensors()) {
       const std::size_t first = name.find('|'), second = name.find('|', first + 1);
       if (second == std::string::npos || entry.dtype != at::kByte || entry.shape.size() != 1)
-        throw UserError(Place{path.string()}, "tensor '" + printable(name) + "' is no bytes of a plugin");
+        throw UserError(Place{path.string()}, "tensor '" + text::one_line(name) + "' is no bytes of a plugin");
       tensors_[{name.substr(first + 1, second - first - 1), name.substr(second + 1)}] = name;
     }
   } catch (const UserError& error) {
-    throw DamagedCheckpoint(error.what());
-  } catch (const nlohmann::json::exception& error) {
-    throw DamagedCheckpoint(Place{path.string()}, std::string("is not what Strata writes: ") + error.what());
+    throw DamagedCheckpoint(std::string(error.what()) + "; this is not what Strata writes");
   }
 }
 
@@ -206,11 +225,7 @@ std::vector<std::byte> PluginStateReader::bytes(std::string_view name) const {
   const auto found = saved_.values.find(std::string(name));
   const bool of_rank = found != saved_.values.end() && found->contains(rank_bytes_type);
   const std::string text = value(name, of_rank ? rank_bytes_type : "bytes").get<std::string>();  // of format 1
-  const auto digit = [&](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    throw UserError(origin_ + ": the value " + std::string(name) + " of " + saved_.plugin + " is not hexadecimal");
-  };
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };  // checked when the file was read
   std::vector<std::byte> bytes(text.size() / 2);
   for (std::size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<std::byte>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));

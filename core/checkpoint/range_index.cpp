@@ -1,4 +1,5 @@
 #include "checkpoint/range_index.hpp"
+#include "text/printable.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -6,15 +7,13 @@
 #include <charconv>
 #include <cstring>
 
-#include "checkpoint/json_text.hpp"
-
 namespace strata::checkpoint {
 namespace {
 
 // "elements 3 to 9 of the master of NAME"
 std::string shown(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end) {
-  return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + printable(state) + " of " +
-         printable(parameter);
+  return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + text::one_line(state) +
+         " of " + text::one_line(parameter);
 }
 
 constexpr std::int64_t columns = 4;
@@ -52,7 +51,7 @@ std::optional<TensorName> parse_tensor_name(const std::string& text) {
   if (slash == std::string_view::npos || !dtype || state.empty() || rest.empty()) return std::nullopt;
   const std::optional<int> part = parse_number(numbers.substr(0, slash)),
                            parts = parse_number(numbers.substr(slash + 1));
-  if (!part || !parts || *part >= *parts) return std::nullopt;
+  if (!part || !parts || *part >= *parts || *parts > most_parts) return std::nullopt;
   return TensorName{std::string(rest), state, *dtype, *part, *parts};
 }
 
@@ -82,7 +81,7 @@ void RangeIndex::add(const SafetensorsFile& shard, std::int64_t number) {
   for (const auto& [text, entry] : shard.tensors()) {
     const std::optional<RangeName> name = parse_range_name(text);
     if (!name || entry.shape != std::vector<std::int64_t>{name->end - name->begin})
-      throw DamagedCheckpoint(Place{shard.path()}, "tensor '" + printable(text) + "' is no range of a parameter");
+      throw DamagedCheckpoint(Place{shard.path()}, "tensor '" + text::one_line(text) + "' is no range of a parameter");
     const auto [found, is_new] = parameters_[name->parameter].try_emplace(name->state);
     State& state = found->second;
     if (is_new) {
@@ -91,7 +90,7 @@ void RangeIndex::add(const SafetensorsFile& shard, std::int64_t number) {
     }
     if (state.parts != name->parts)
       throw DamagedCheckpoint(Place{shard.path()},
-                              "'" + printable(text) + "' is one of " + std::to_string(name->parts) +
+                              "'" + text::one_line(text) + "' is one of " + std::to_string(name->parts) +
                                   " parts, and others of its parameter are of " + std::to_string(state.parts));
     if (state.dtype != entry.dtype)
       throw DamagedCheckpoint(Place{shard.path()}, shown(name->parameter, name->state, name->begin, name->end) +
@@ -113,7 +112,7 @@ RangeIndex::RangeIndex(const std::filesystem::path& folder, std::vector<std::uin
   for (const auto& [text, entry] : file_->tensors()) {
     const std::optional<TensorName> name = parse_tensor_name(text);
     if (!name || entry.dtype != at::kLong || entry.shape.size() != 2 || entry.shape[1] != columns)
-      throw DamagedCheckpoint(Place{file_->path()}, "tensor '" + printable(text) + "' is no table of ranges");
+      throw DamagedCheckpoint(Place{file_->path()}, "tensor '" + text::one_line(text) + "' is no table of ranges");
     const auto [found, is_new] = parameters_[name->parameter].try_emplace(name->state);
     State& state = found->second;
     if (is_new) {
@@ -121,7 +120,8 @@ RangeIndex::RangeIndex(const std::filesystem::path& folder, std::vector<std::uin
       state.parts = name->parts;
     }
     if (state.dtype != name->dtype || state.parts != name->parts)
-      throw DamagedCheckpoint(Place{file_->path()}, "'" + printable(text) + "' is unlike other parts of its parameter");
+      throw DamagedCheckpoint(Place{file_->path()},
+                              "'" + text::one_line(text) + "' is unlike other parts of its parameter");
   }
   settle(parameters);
 }
@@ -135,7 +135,7 @@ void RangeIndex::settle(const std::vector<SavedParameter>& parameters) {
   for (const SavedParameter& parameter : parameters) {
     const auto found = parameters_.find(parameter.name);
     if (found == parameters_.end() || !found->second.contains(master_state))
-      fail("holds no weight of " + printable(parameter.name));
+      fail("holds no weight of " + text::one_line(parameter.name));
     for (auto& [name, state] : found->second) {
       const auto whole = parameter.whole_states.find(name), block = parameter.block_states.find(name);
       if (block != parameter.block_states.end()) state.block = block->second;
@@ -150,9 +150,9 @@ void RangeIndex::settle(const std::vector<SavedParameter>& parameters) {
       } catch (const Error& error) {
         fail(error.what());
       }
-      if (state.cut->parts() != state.parts) fail(printable(parameter.name) + " is cut, and has no split");
+      if (state.cut->parts() != state.parts) fail(text::one_line(parameter.name) + " is cut, and has no split");
       if (!state.cut->keeps_together(state.block))
-        fail(printable(parameter.name) + " is cut within the blocks of its " + printable(name));
+        fail(text::one_line(parameter.name) + " is cut within the blocks of its " + text::one_line(name));
       state.length = blocks_of(state.cut->elements());
     }
   }
@@ -223,7 +223,8 @@ std::vector<std::string> RangeIndex::states(const std::string& parameter) const 
 const RangeIndex::State& RangeIndex::state(const std::string& parameter, const std::string& state) const {
   const auto found = parameters_.find(parameter);
   if (found == parameters_.end() || !found->second.contains(state))
-    throw Bug("a checkpoint holds no " + state + " of " + parameter);
+    throw UserError("the checkpoint holds no " + text::one_line(state) + " of " + text::one_line(parameter) +
+                    "; another version of its plugins saved it");
   return found->second.at(state);
 }
 

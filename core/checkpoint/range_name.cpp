@@ -43,7 +43,7 @@ std::optional<RangeName> parse_range_name(const std::string& text) {
   std::string_view last = take_last();
   std::pair<std::int64_t, std::int64_t> part{0, 1};
   if (const auto cut = pair(last, '/')) {
-    if (cut->first >= cut->second || cut->second < 2 || cut->second > INT32_MAX) return std::nullopt;
+    if (cut->first >= cut->second || cut->second < 2 || cut->second > most_parts) return std::nullopt;
     part = *cut;
     last = take_last();
   }

@@ -12,6 +12,7 @@
 namespace strata::checkpoint {
 
 inline constexpr const char* master_state = "master";
+inline constexpr std::int64_t most_parts = std::int64_t{1} << 20;  // tensor-parallel ranks of a name that is read
 
 struct RangeName {
   std::string parameter;

@@ -83,10 +83,15 @@ void RangeSource::read_part(const StoredRanges& known, at::ScalarType dtype, std
                             const at::Tensor& destination) const {
   if (begin == end) return;
   auto range = std::ranges::upper_bound(known, begin, {}, &StoredRange::begin);
-  strata_check(range != known.begin() && begin >= 0, "RangeSource::read: no such range");
+  const auto check = [&](bool holds) {
+    if (!holds)
+      throw UserError("the checkpoint does not hold elements " + std::to_string(begin) + " to " + std::to_string(end) +
+                      " of a parameter's state; another version of its plugins saved it");
+  };
+  check(range != known.begin() && begin >= 0);
   const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
   for (--range; begin < end; ++range) {
-    strata_check(range != known.end(), "RangeSource::read: no such range");
+    check(range != known.end());
     const std::int64_t stop = std::min(end, range->end);
     const std::int64_t length = stop - begin;
     if (length == 0) continue;  // an empty range in the file

@@ -28,7 +28,7 @@ class RangeSource {
 
   // The names of a parameter's states, sorted; empty for one that is unknown.
   std::vector<std::string> states(const std::string& parameter) const { return index_.states(parameter); }
-  // Throw Bug for one that is unknown.
+  // Throw UserError for one that is unknown.
   at::ScalarType dtype(const std::string& parameter, const std::string& state) const {
     return index_.state(parameter, state).dtype;
   }
@@ -36,7 +36,7 @@ class RangeSource {
     return index_.state(parameter, state).whole;
   }
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
-  // Bug for what is unknown or outside, DamagedCheckpoint, EnvironmentError when the disk fails.
+  // UserError for what is unknown or outside, DamagedCheckpoint, EnvironmentError when the disk fails.
   void read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
             const at::Tensor& destination) const;
 

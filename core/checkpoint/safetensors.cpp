@@ -13,7 +13,8 @@
 #include <string_view>
 #include <tuple>
 
-#include "checkpoint/json_text.hpp"
+#include "text/json.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -52,6 +53,7 @@ const FormatDtype* find_dtype(Matches matches) {
 // Conversions go through a buffer of this size.
 constexpr std::int64_t staging_bytes = std::int64_t{4} << 20;
 constexpr std::uint64_t header_limit = 100'000'000;
+constexpr std::size_t header_values = std::size_t{1} << 22;  // of half a million tensors
 
 std::uint64_t read_header_length(const data::InputFile& file) {
   if (file.size() < 8) {
@@ -76,7 +78,7 @@ std::uint64_t read_header_length(const data::InputFile& file) {
 
 // What is wrong with a header's entry, with the tensor's name.
 [[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
-  throw UserError(Place{path}, "tensor '" + printable(name) + "' " + what);
+  throw UserError(Place{path}, "tensor '" + text::one_line(name) + "' " + what);
 }
 
 const FormatDtype* known_dtype(at::ScalarType dtype) {
@@ -150,9 +152,9 @@ std::string format_shape(const std::vector<std::int64_t>& shape) {
 }
 
 SafetensorsFile::SafetensorsFile(const data::InputFile& file) : path_(file.path()), size_(file.size()) {
-  std::string text(read_header_length(file), '\0');
-  file.read_at(8, text.data(), text.size());
-  parse(text);
+  std::string bytes(read_header_length(file), '\0');
+  file.read_at(8, bytes.data(), bytes.size());
+  parse(bytes);
 }
 
 SafetensorsFile::SafetensorsFile(std::string path, const std::string& header, std::uint64_t size)
@@ -161,36 +163,20 @@ SafetensorsFile::SafetensorsFile(std::string path, const std::string& header, st
   parse(header.substr(8));
 }
 
-void SafetensorsFile::parse(const std::string& text) {
-  using nlohmann::json;
+void SafetensorsFile::parse(const std::string& bytes) {
   const std::string& path = path_;
-  data_begin_ = 8 + text.size();
-  const json header = parse_json(text, path);
-  for (const auto& [name, value] : header.items()) {
+  data_begin_ = 8 + bytes.size();
+  const text::JsonDocument header(bytes, {path, "its header"}, {header_limit, header_values});
+  for (const auto& [name, value] : header.object().members()) {
     if (name == "__metadata__") {
-      if (value.is_null()) continue;
-      if (!value.is_object()) refuse(path, name, "is the file's own notes and must be an object of strings");
-      for (const auto& [key, note] : value.items()) {
-        if (!note.is_string()) refuse(path, name, "holds a note that is not a string: " + printable(key));
-        metadata_[key] = note.get<std::string>();
-      }
+      if (value.json().is_null()) continue;
+      for (const auto& [key, note] : value.members()) metadata_[key] = note.text();
       continue;
     }
-    const auto is_count = [](const json& number) {
-      return number.is_number_unsigned() && number.get<std::uint64_t>() <= INT64_MAX;
-    };
-    const auto are_counts = [&value = value, &is_count](const char* key) {
-      return value.contains(key) && value[key].is_array() &&
-             std::all_of(value[key].begin(), value[key].end(), is_count);
-    };
-    if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string())
-      refuse(path, name, "has no dtype");
-    if (!are_counts("shape")) refuse(path, name, "has no shape, a list of sizes from 0 up");
-    if (!are_counts("data_offsets") || value["data_offsets"].size() != 2) {
-      refuse(path, name, "has no data_offsets, the pair [begin, end)");
-    }
-    add(name, value["dtype"].get<std::string>(), value["shape"].get<std::vector<std::int64_t>>(),
-        value["data_offsets"][0].get<std::uint64_t>(), value["data_offsets"][1].get<std::uint64_t>());
+    const std::vector<text::JsonValue> offsets = value["data_offsets"].elements();
+    value["data_offsets"].check(offsets.size() == 2, "it must be the pair [begin, end)");
+    add(name, value["dtype"].text(), value["shape"].shape(), static_cast<std::uint64_t>(offsets[0].count()),
+        static_cast<std::uint64_t>(offsets[1].count()));
   }
   check_tiling();
 }
@@ -198,7 +184,7 @@ void SafetensorsFile::parse(const std::string& text) {
 void SafetensorsFile::add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
                           std::uint64_t begin, std::uint64_t end) {
   const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.name == dtype; });
-  if (known == nullptr) refuse(path(), name, "is of dtype " + printable(dtype) + ", which is unknown here");
+  if (known == nullptr) refuse(path(), name, "is of dtype " + text::one_line(dtype) + ", which is unknown here");
   auto bytes = static_cast<std::int64_t>(c10::elementSize(known->dtype));  // signed, as everything that counts elements
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) refuse(path(), name, "has a shape of more than 2^63 bytes");

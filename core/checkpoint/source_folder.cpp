@@ -6,10 +6,10 @@
 #include <array>
 #include <system_error>
 
-#include "checkpoint/json_text.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "data/file.hpp"
 #include "text/first_of.hpp"
+#include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -36,7 +36,7 @@ void copy_files(const fs::path& from, const fs::path& to, std::vector<std::strin
   for (fs::directory_iterator entry(from, error), end; !error && entry != end; entry.increment(error))
     if (entry->is_regular_file(error) && !is_replaced(entry->path().filename().string()))
       files.push_back(entry->path());
-  if (error) left.push_back("the rest of " + printable(from.filename().string()));
+  if (error) left.push_back("the rest of " + text::one_line(from.filename().string()));
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) {
     std::string text;
@@ -46,7 +46,7 @@ void copy_files(const fs::path& from, const fs::path& to, std::vector<std::strin
       text.resize(opened.size());
       opened.read_at(0, text.data(), text.size());
     } catch (const Error&) {
-      left.push_back(printable(file.filename().string()));
+      left.push_back(text::one_line(file.filename().string()));
       continue;
     }
     write_saved(to, file.filename().string(), text);
@@ -70,7 +70,7 @@ bool holds(const fs::path& path, const std::string& text) {
 
 std::string SourceFolder::copy_into(const fs::path& destination) const {
   if (folder_.empty()) return "";
-  const std::string place = printable(folder_.string());
+  const std::string place = text::one_line(folder_.string());
   const std::string advice =
       "; the export has no tokenizer and no generation_config.json: copy them from where the "
       "model came from";

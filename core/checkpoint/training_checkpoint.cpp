@@ -1,10 +1,12 @@
 #include "checkpoint/training_checkpoint.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/json_text.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "text/json.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -14,6 +16,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t text_limit = std::uint64_t{256} << 20;
+constexpr std::size_t text_values = std::size_t{1} << 24;  // of a million parameters
 
 // The first line, which is the same for every checkpoint but for its checksum.
 std::string first_line(std::uint64_t checksum) {
@@ -40,66 +43,79 @@ void check_text(const fs::path& path, const std::string& text) {
     damaged(path, "does not match its own checksum; it was cut, altered or never finished");
 }
 
-std::int64_t count(const json& object, const char* key) {
-  const json& value = object.at(key);
-  if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
-    throw std::runtime_error(std::string(key) + " is no count");
-  return value.get<std::int64_t>();
+std::uint64_t read_checksum(const text::JsonValue& value) {
+  const std::string digits = value.text();
+  std::uint64_t checksum = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), checksum, 16);
+  value.check(error == std::errc() && format_checksum(checksum) == digits, "it must be of 16 hexadecimal digits");
+  return checksum;
 }
 
-std::uint64_t read_checksum(const std::string& text) {
-  const std::uint64_t value = std::stoull(text, nullptr, 16);
-  if (format_checksum(value) != text) throw std::runtime_error("a checksum is not of 16 hexadecimal digits");
-  return value;
-}
-
-std::string file_name(const json& value) {
-  const std::string name = value.get<std::string>();
-  if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos)
-    throw std::runtime_error("a file's name is none: " + printable(name));
+std::string file_name(const text::JsonValue& value) {
+  const std::string name = value.text();
+  const bool plain =
+      !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  value.check(plain, "it must be the name of a file of this folder");
   return name;
 }
 
-void read_body(const json& body, TrainingCheckpoint& checkpoint) {
-  checkpoint.step = count(body, "step");
-  checkpoint.updates = count(body, "updates");
-  checkpoint.optimizer_updates =
-      body.contains("optimizer_updates") ? count(body, "optimizer_updates") : checkpoint.updates;
-  checkpoint.samples = count(body, "samples");
-  checkpoint.data.samples = count(body, "data_samples");
-  if (body.contains("data_xxh3")) checkpoint.data.content = read_checksum(body.at("data_xxh3").get<std::string>());
-  if (body.contains("not_finite")) checkpoint.not_finite = body.at("not_finite").get<std::string>();
-  if (body.contains("pending")) {
-    const json& pending = body.at("pending");
-    checkpoint.pending.emplace(PendingUpdate{pending.at("learning_rate").get<double>(), count(pending, "updates"),
-                                             pending.at("gradient_factor").get<double>(), std::nullopt});
-    if (pending.contains("momentum")) checkpoint.pending->momentum = pending.at("momentum").get<double>();
+std::int64_t count_or(const text::JsonValue& object, const char* key, std::int64_t otherwise) {
+  const std::optional<text::JsonValue> value = object.find(key);
+  return value ? value->count() : otherwise;
+}
+
+Split read_split(const text::JsonValue& split, const std::vector<std::int64_t>& shape) {
+  const std::int64_t dimension = split["dimension"].count();
+  split["dimension"].check(dimension < std::ssize(shape), "it must be a dimension of the shape");
+  for (const char* part : {"blocks", "unit"}) split[part].check(split[part].count() > 0, "it must be at least 1");
+  const std::optional<text::JsonValue> padded = split.find("padded");
+  return {static_cast<int>(dimension), split["blocks"].count(), split["unit"].count(), padded && padded->flag()};
+}
+
+SavedParameter read_parameter(const text::JsonValue& entry) {
+  SavedParameter parameter;
+  parameter.name = entry["name"].text();
+  parameter.shape = entry["shape"].shape();
+  if (const auto split = entry.find("split")) parameter.split = read_split(*split, parameter.shape);
+  for (const auto& [key, states] :
+       {std::pair{"whole_states", &parameter.whole_states}, std::pair{"block_states", &parameter.block_states}})
+    if (const auto saved = entry.find(key))
+      for (const auto& [state, elements] : saved->members()) {
+        elements.check(elements.count() > 0, "it must be at least 1");
+        (*states)[state] = elements.count();
+      }
+  return parameter;
+}
+
+void read_body(const text::JsonValue& body, TrainingCheckpoint& checkpoint) {
+  checkpoint.step = body["step"].count();
+  checkpoint.updates = body["updates"].count();
+  checkpoint.optimizer_updates = count_or(body, "optimizer_updates", checkpoint.updates);
+  checkpoint.samples = body["samples"].count();
+  checkpoint.data.samples = body["data_samples"].count();
+  if (const auto content = body.find("data_xxh3")) checkpoint.data.content = read_checksum(*content);
+  if (const auto what = body.find("not_finite")) checkpoint.not_finite = what->text();
+  if (const auto pending = body.find("pending")) {
+    checkpoint.pending.emplace(PendingUpdate{(*pending)["learning_rate"].number(), (*pending)["updates"].count(),
+                                             (*pending)["gradient_factor"].number(), std::nullopt});
+    if (const auto momentum = pending->find("momentum")) checkpoint.pending->momentum = momentum->number();
   }
-  const json& layout = body.at("layout");
-  checkpoint.layout = {count(layout, "world_size"), count(layout, "pipeline"), count(layout, "data"),
-                       count(layout, "tensor")};
-  checkpoint.model_config = body.at("model_config").get<std::string>();
-  for (const auto& [key, value] : body.at("config").items())
-    checkpoint.config.emplace_back(key, value.get<std::string>());
-  for (const json& entry : body.at("parameters")) {
-    SavedParameter& parameter = checkpoint.parameters.emplace_back();
-    parameter.name = entry.at("name").get<std::string>();
-    parameter.shape = entry.at("shape").get<std::vector<std::int64_t>>();
-    if (entry.contains("split")) {
-      const json& split = entry.at("split");
-      parameter.split = {static_cast<int>(count(split, "dimension")), count(split, "blocks"), count(split, "unit"),
-                         split.value("padded", false)};
-    }
-    for (const auto& [key, states] :
-         {std::pair{"whole_states", &parameter.whole_states}, std::pair{"block_states", &parameter.block_states}})
-      if (entry.contains(key))
-        for (const auto& [state, number] : entry.at(key).items())
-          if (((*states)[state] = count(entry.at(key), state.c_str())) == 0)
-            throw std::runtime_error(std::string(key) + " has a 0");
+  const text::JsonValue layout = body["layout"];
+  checkpoint.layout = {layout["world_size"].count(), layout["pipeline"].count(), layout["data"].count(),
+                       layout["tensor"].count()};
+  checkpoint.model_config = body["model_config"].text();
+  if (!checkpoint.model_config.empty())
+    text::JsonDocument(checkpoint.model_config, {body.file(), "model_config"}).object();
+  for (const auto& [key, value] : body["config"].members()) checkpoint.config.emplace_back(key, value.text());
+  std::int64_t elements = 0;
+  for (const text::JsonValue& entry : body["parameters"].elements()) {
+    checkpoint.parameters.push_back(read_parameter(entry));
+    elements += element_count(checkpoint.parameters.back().shape);
+    entry.check(elements <= text::largest_count, "the parameters up to this one have more elements than memory");
   }
-  for (const json& entry : body.at("files"))
-    checkpoint.files.push_back({file_name(entry.at("name")), static_cast<std::uint64_t>(count(entry, "bytes")),
-                                read_checksum(entry.at("xxh3").get<std::string>())});
+  for (const text::JsonValue& entry : body["files"].elements())
+    checkpoint.files.push_back(
+        {file_name(entry["name"]), static_cast<std::uint64_t>(entry["bytes"].count()), read_checksum(entry["xxh3"])});
 }
 
 }  // namespace
@@ -193,18 +209,18 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   if (!fs::status_known(status))
     throw EnvironmentError(folder.string() + ": cannot be looked at: " + problem.message());
   if (!fs::is_directory(status)) damaged(folder, "is no folder; a checkpoint is one");
-  const std::string text = read_text(path);
-  check_text(path, text);
+  const std::string content = read_text(path);
+  check_text(path, content);
   TrainingCheckpoint checkpoint;
   checkpoint.folder = folder;
   std::int64_t& format = checkpoint.format;
   try {
-    const json whole = parse_json(text, path.string());
-    const json& body = whole.at("checkpoint");
-    format = count(body, "format");
+    const text::JsonDocument whole(content, {path.string()}, {text_limit, text_values});
+    const text::JsonValue body = whole.object()["checkpoint"];
+    format = body["format"].count();
     if (format >= 1 && format <= newest_format) read_body(body, checkpoint);
-  } catch (const std::exception& error) {  // the library's as well: its checksum is right, its content is not
-    damaged(path, std::string("is not what Strata writes: ") + error.what());
+  } catch (const UserError& error) {  // its checksum is right, its content is not
+    throw DamagedCheckpoint(std::string(error.what()) + "; this is not what Strata writes");
   }
   if (format < 1 || format > newest_format)
     throw UserError(Place{path.string()},

@@ -19,11 +19,11 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/content.hpp"
 #include "checkpoint/finite.hpp"
-#include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "group/numbers.hpp"
 #include "state/initial_values.hpp"
+#include "text/json.hpp"
 
 namespace strata::runtime {
 
@@ -216,13 +216,14 @@ at::ScalarType export_type(const std::string& name, const std::string& model_con
   }
   if (model_config.empty())
     throw UserError("the run's weights did not come from a folder, so there is no type of a source" + advice);
-  const nlohmann::json config = checkpoint::parse_json(model_config, "config.json");
+  const text::JsonDocument config(model_config, {"config.json"});
   for (const char* const key : {"dtype", "torch_dtype"}) {
-    if (!config.contains(key) || config[key].is_null()) continue;
-    const std::optional<at::ScalarType> type = config[key].is_string() ? known(config[key]) : std::nullopt;
+    const std::optional<text::JsonValue> value = config.object().find(key);
+    if (!value) continue;
+    const std::optional<at::ScalarType> type = known(value->text());
     if (!type)
       throw UserError("the config.json that the run's weights came with has the " + std::string(key) + " " +
-                      checkpoint::printable(config[key].dump()) + advice);
+                      text::shown(value->json()) + advice);
     return *type;
   }
   throw UserError("the config.json that the run's weights came with names no dtype" + advice);

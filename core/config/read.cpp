@@ -1,8 +1,7 @@
+#include <strata/input_file.hpp>
+
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "config/tree_builder.hpp"
 
@@ -18,21 +17,14 @@ Format format_of(const std::string& path) {
 }
 
 std::string bytes_of(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) throw UserError({path}, "no such config file");
-  if (error) throw UserError({path}, "the config file cannot be read: " + error.message());
-  if (std::filesystem::is_directory(status)) throw UserError({path}, "a folder, where a config file was expected");
-  if (!std::filesystem::is_regular_file(status))
-    throw UserError({path}, "not a regular file, so no config is read from it");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(std::size_t{1} << 21, '\0');  // more than a config may have: what is too large shows as too large
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!file && !file.eof())
-    throw UserError({path}, std::string("the config file cannot be read: ") + std::strerror(errno));
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  return bytes;
+  try {
+    const InputFile file(path);
+    std::string bytes(std::min<std::uint64_t>(file.size(), largest_config + 1), '\0');
+    file.read_at(0, bytes.data(), bytes.size());
+    return bytes;
+  } catch (const MissingFile&) {
+    throw UserError({path}, "no such config file");
+  }
 }
 
 void stamp(Node& node, const std::string& source) {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "config/tree_builder.hpp"
+#include "text/json.hpp"
 
 namespace strata::config {
 namespace {
@@ -29,11 +30,8 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return builder_.end(), true; }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    std::string text = error.what();
-    const std::size_t column = text.find("column ");
-    const std::size_t colon = column == std::string::npos ? column : text.find(": ", column);
-    if (colon != std::string::npos) text.erase(0, colon + 2);
-    throw UserError(source_.place(std::max<std::size_t>(consumed(), 1) - 1), "not valid JSON: " + one_line(text, 160));
+    throw UserError(source_.place(std::max<std::size_t>(consumed(), 1) - 1),
+                    "not valid JSON: " + text::json_problem(error.what()));
   }
 
   Node finish() { return builder_.finish(); }

@@ -84,7 +84,11 @@ class YamlEvents : public YAML::EventHandler {
   }
 
   void remember(YAML::anchor_t anchor, const Node& node) {
-    if (anchor != YAML::NullAnchor) anchored_[anchor] = node;
+    if (anchor == YAML::NullAnchor) return;
+    anchored_values_ += weight(node);
+    if (anchored_values_ > most_values)
+      throw UserError(node.place, "more than " + std::to_string(most_values) + " values in anchors");
+    anchored_[anchor] = node;
   }
 
   const SourceText& source_;
@@ -92,6 +96,7 @@ class YamlEvents : public YAML::EventHandler {
   int documents_ = 0;
   std::vector<YAML::anchor_t> open_anchors_;
   std::map<YAML::anchor_t, Node> anchored_;
+  std::size_t anchored_values_ = 0;
 };
 
 }  // namespace

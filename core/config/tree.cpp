@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/printable.hpp"
+
 namespace strata::config {
 
 const Node* Node::get(std::string_view key) const {
@@ -82,14 +84,7 @@ void merge(Node& base, const Node& over) {
 }
 
 std::string one_line(std::string_view text, std::size_t longest) {
-  std::size_t length = std::min(text.size(), longest);
-  while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
-  std::string result;
-  for (const char letter : text.substr(0, length)) {
-    const auto code = static_cast<unsigned char>(letter);
-    result += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, letter);
-  }
-  return length < text.size() ? result + "..." : result;
+  return text::one_line(text, longest);
 }
 
 std::string flow_text(const Node& node) {

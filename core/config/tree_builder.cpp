@@ -9,13 +9,9 @@
 namespace strata::config {
 namespace {
 
-constexpr std::size_t largest_file = 1 << 20;
-
 bool is_continuation(char letter) {
   return (static_cast<unsigned char>(letter) & 0xC0) == 0x80;
 }
-
-constexpr std::size_t most_nodes = 20000;
 
 // "007", "-01.5", "00e3": octal to some readers, decimal to others, an error to TOML and JSON.
 bool has_leading_zero(std::string_view text) {
@@ -24,18 +20,21 @@ bool has_leading_zero(std::string_view text) {
          text.find_first_not_of("0123456789_.eE+-") == std::string_view::npos;
 }
 
-std::size_t count(const Node& node) {
-  std::size_t nodes = 1;
-  for (const Node& item : node.items) nodes += count(item);
-  for (const Entry& entry : node.entries) nodes += count(entry.value);
-  return nodes;
-}
+constexpr std::size_t longest_key = 1000;  // bytes
 
 }  // namespace
 
+std::size_t weight(const Node& node) {
+  constexpr std::size_t text_of_a_value = 256;  // bytes
+  std::size_t sum = 1 + node.text.size() / text_of_a_value;
+  for (const Node& item : node.items) sum += weight(item);
+  for (const Entry& entry : node.entries) sum += entry.key.size() / text_of_a_value + weight(entry.value);
+  return sum;
+}
+
 SourceText::SourceText(std::string_view bytes, std::string name) : name_(std::move(name)) {
   if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);  // a byte order mark, as Windows editors leave it
-  if (bytes.size() > largest_file) throw UserError({name_}, "larger than 1 MiB, so this is no config file");
+  if (bytes.size() > largest_config) throw UserError({name_}, "larger than 1 MiB, so this is no config file");
   text_ = bytes;
   for (std::size_t at = 0; at < text_.size(); ++at) {
     if (text_[at] == '\n') line_starts_.push_back(at + 1);
@@ -64,11 +63,16 @@ Place SourceText::place(std::size_t offset) const {
   offset = std::min(offset, text_.size());
   const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
   const std::size_t start = *std::prev(after);
+  if (last_offset_ < start || last_offset_ > offset) {
+    last_offset_ = start;
+    characters_before_ = 0;
+  }
   const auto begin = text_.begin();
-  const auto characters =
-      std::count_if(begin + static_cast<std::ptrdiff_t>(start), begin + static_cast<std::ptrdiff_t>(offset),
+  characters_before_ +=
+      std::count_if(begin + static_cast<std::ptrdiff_t>(last_offset_), begin + static_cast<std::ptrdiff_t>(offset),
                     [](char letter) { return !is_continuation(letter); });
-  return {name_, static_cast<int>(after - line_starts_.begin()), static_cast<int>(characters) + 1};
+  last_offset_ = offset;
+  return {name_, static_cast<int>(after - line_starts_.begin()), static_cast<int>(characters_before_) + 1};
 }
 
 std::size_t SourceText::offset(int line, int column) const {
@@ -111,7 +115,7 @@ void TreeBuilder::begin(NodeKind kind, const Place& place) {
   if (open_.size() >= static_cast<std::size_t>(maximum_depth)) {
     throw UserError(place, "nested deeper than " + std::to_string(maximum_depth) + " sections");
   }
-  open_.push_back({made(kind, place), "", {}, false});
+  open_.push_back({made(kind, place), {}, "", {}, false});
 }
 
 const Node& TreeBuilder::end() {
@@ -139,7 +143,7 @@ const Node& TreeBuilder::null(const Place& place) {
 }
 
 const Node& TreeBuilder::copy(const Node& node) {
-  nodes_ += count(node) - 1;
+  values_ += weight(node) - weight({});
   return add(node);
 }
 
@@ -149,13 +153,15 @@ void TreeBuilder::key(const Place& place, const std::string& text) {
   const std::string full = outer + (outer.empty() ? "" : ".") + text;
   if (text.empty() || text.find('\0') != std::string::npos)
     throw UserError(place, "a key without a name" + (outer.empty() ? "" : " in " + outer));
+  if (text.size() > longest_key)
+    throw UserError(place, "a key of " + std::to_string(text.size()) + " bytes: " + shown(text));
   if (text == "<<")
     throw UserError(place,
                     "merge keys (<<) are not supported; write the entries out" + (outer.empty() ? "" : " in " + outer));
-  const auto first = std::ranges::find_if(open.node.entries, [&](const Entry& entry) { return entry.key == text; });
-  if (first != open.node.entries.end()) {
-    throw UserError(place, "key " + shown(full) + " is given twice, first on line " +
-                               std::to_string(first->place.line) + "; keep one");
+  const auto [first, added] = open.lines.try_emplace(text, place.line);
+  if (!added) {
+    throw UserError(
+        place, "key " + shown(full) + " is given twice, first on line " + std::to_string(first->second) + "; keep one");
   }
   open.key = text;
   open.key_place = place;
@@ -163,8 +169,8 @@ void TreeBuilder::key(const Place& place, const std::string& text) {
 }
 
 const Node& TreeBuilder::add(Node node) {
-  if (++nodes_ > most_nodes) {
-    throw UserError(node.place, "more than " + std::to_string(most_nodes) + " values, so this is no config file");
+  if (++values_ > most_values) {
+    throw UserError(node.place, "more than " + std::to_string(most_values) + " values, so this is no config file");
   }
   if (open_.empty()) return root_ = std::move(node);
   Open& open = open_.back();

@@ -1,5 +1,7 @@
 // What the readers of all spellings share.
 #pragma once
+#include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +34,17 @@ class SourceText {
   std::string text_;
   std::string name_;
   std::vector<std::size_t> line_starts_{0};
+  // The place that was asked for last: the next one mostly follows it, and a line may be as long as the file.
+  mutable std::size_t last_offset_ = 0;
+  mutable std::ptrdiff_t characters_before_ = 0;  // in its line
 };
+
+// Bytes that a config may have.
+inline constexpr std::size_t largest_config = std::size_t{1} << 20;
+
+// What a node and all within it count: 1 for each value, and more for long texts. A whole config may count most_values.
+std::size_t weight(const Node& node);
+inline constexpr std::size_t most_values = 20000;
 
 // Turns the events of a parser into a tree and enforces the rules that hold in every spelling.
 class TreeBuilder {
@@ -57,6 +69,7 @@ class TreeBuilder {
  private:
   struct Open {
     Node node;
+    std::map<std::string, int> lines;  // of the keys
     std::string key;
     Place key_place;
     bool has_key = false;
@@ -68,7 +81,7 @@ class TreeBuilder {
   const SourceText& source_;
   std::vector<Open> open_;
   Node root_;
-  std::size_t nodes_ = 0;
+  std::size_t values_ = 0;
 };
 
 // The parsers, one file each; the result may be any node. Throw UserError.

@@ -1,4 +1,5 @@
 #include "group/board.hpp"
+#include "text/json.hpp"
 
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -286,9 +287,13 @@ void Board::tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_po
 
 bool Board::take_verdict() {
   if (!store_->check({verdict_key})) return false;
-  const nlohmann::json json = nlohmann::json::parse(store_->get(verdict_key));
-  const bool mine = json.at("by") == rank_;
-  end({json.at("cause"), mine ? json.at("table").get<std::string>() : "", json.at("by")});
+  const std::vector<std::uint8_t> written = store_->get(verdict_key);
+  const text::JsonDocument document({reinterpret_cast<const char*>(written.data()), written.size()},
+                                    {"the run's verdict on the board"});
+  const text::JsonValue verdict = document.object();
+  const std::int64_t by = verdict["by"].count();
+  verdict["by"].check(by < ranks_, "it must be a rank");
+  end({verdict["cause"].text(), by == rank_ ? verdict["table"].text() : "", static_cast<int>(by)});
   return true;
 }
 

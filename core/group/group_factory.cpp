@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "plugin_host/plugin_call.hpp"
+#include "plugin_host/machine_error.hpp"
 #include "plugin_host/shutdown_watch.hpp"
 #include "text/first_of.hpp"
 

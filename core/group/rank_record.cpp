@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/json.hpp"
+
 namespace strata::runtime {
 
 std::string Call::channel() const {
@@ -48,10 +50,11 @@ std::string to_text(const RankRecord& record) {
 }
 
 RankRecord parse_record(const std::string& text) {
+  constexpr text::JsonLimits limits{std::size_t{1} << 24, std::size_t{1} << 20};
   try {
-    return Json::parse(text).get<RankRecord>();
-  } catch (const Json::exception& error) {
-    throw Bug("a rank's record on the board cannot be read: " + std::string(error.what()));
+    return text::JsonDocument(text, {"a rank's record on the board"}, limits).json().get<RankRecord>();
+  } catch (const Json::exception&) {
+    throw EnvironmentError("a rank's record on the board is none; does another program use this run's store?");
   }
 }
 

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "group/address.hpp"
-#include "plugin_host/plugin_call.hpp"
+#include "plugin_host/machine_error.hpp"
 
 namespace strata::runtime {
 

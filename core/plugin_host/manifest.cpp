@@ -7,12 +7,13 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <string_view>
 
 #include "plugin_host/elf_section.hpp"
+#include "text/json.hpp"
 #include "text/nearest.hpp"
+#include "text/printable.hpp"
 
 namespace strata::plugin_host {
 namespace {
@@ -25,46 +26,17 @@ const json& field(const json& object, const char* name) {
   return *found;
 }
 
-// Where a terminal would take a character for a command: below the space, and those of C1, which are two bytes here.
-bool has_control_character(const std::string& text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if (byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next < 0xa0)) return true;
-  }
-  return false;
-}
-
 std::string text_field(const json& object, const char* name) {
   const json& value = field(object, name);
   if (!value.is_string()) throw DamagedFile("has a manifest whose field '" + std::string(name) + "' is not text");
   std::string text = value.get<std::string>();
-  if (has_control_character(text))
+  if (text::one_line(text, text.size()) != text)
     throw DamagedFile("has a manifest whose field '" + std::string(name) +
                       "' holds a control character, which terminals obey; write printable text");
   return text;
 }
 
-// Of two fields of one name a reader sees one, and another reader the other: that is refused.
-json parse(const std::string& text) {
-  std::vector<std::set<std::string>> names;  // of the objects that are open
-  const auto see = [&](int /*depth*/, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) names.emplace_back();
-    if (event == json::parse_event_t::object_end) names.pop_back();
-    if (event == json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second)
-      throw DamagedFile("has a manifest with the field " + parsed.dump(-1, ' ', true) + " twice in one object");
-    return true;
-  };
-  try {
-    json object = json::parse(text, see);
-    if (object.is_object()) return object;
-  } catch (const json::parse_error& error) {
-    const bool encoding = std::string_view(error.what()).find("ill-formed UTF-8") != std::string_view::npos;
-    throw DamagedFile("has a manifest that is not " + std::string(encoding ? "UTF-8 text" : "JSON") + ": byte " +
-                      std::to_string(error.byte) + " of " + std::to_string(text.size()) + " is the first wrong one");
-  }
-  throw DamagedFile("has a manifest that is not a JSON object");
-}
+constexpr text::JsonLimits manifest_limits{std::size_t{1} << 20, std::size_t{1} << 14};
 
 int integer_field(const json& object, const char* name) {
   const json& value = field(object, name);
@@ -235,7 +207,13 @@ std::string full_name(const Manifest& manifest) {
 }
 
 void parse_manifest(const std::string& text, Manifest& manifest) {
-  const json object = parse(text);
+  const json object = [&] {
+    try {
+      return text::JsonDocument(text, {"", "it"}, manifest_limits).object().json();
+    } catch (const UserError& error) {
+      throw DamagedFile(std::string("has a manifest that cannot be read: ") + error.what());
+    }
+  }();
   manifest.text = text;
   const int format = integer_field(object, "format");
   if (format != 1) {

@@ -4,29 +4,12 @@
 #include <strata/error.hpp>
 
 #include <atomic>
-#include <charconv>
-#include <cstdint>
-#include <new>
 
 #include "plugin_host/floating_point.hpp"
-#include "text/size.hpp"
+#include "plugin_host/machine_error.hpp"
 
 namespace strata::plugin_host {
 namespace {
-
-constexpr const char* advice =
-    "; reduce train.micro_batch or model.seq_len, use more ranks, or set activations.checkpoint=all; `strata plan` "
-    "shows "
-    "what a step needs";
-
-// The bytes in libtorch's error about host memory, which has no class of its own; 0 for any other text.
-std::int64_t bytes_refused(const std::string& text) {
-  const std::string sign = "DefaultCPUAllocator: can't allocate memory: you tried to allocate ";
-  const std::size_t at = text.find(sign);
-  std::int64_t bytes = 0;
-  if (at != std::string::npos) std::from_chars(text.data() + at + sign.size(), text.data() + text.size(), bytes);
-  return bytes;
-}
 
 // Whether libtorch says that an operator needs values, which tensors on meta do not have.
 bool needs_values(const std::string& text) {
@@ -67,21 +50,6 @@ const CallInProgress* CallInProgress::now() {
   return innermost != nullptr ? innermost : newest.load();
 }
 
-std::string first_line(const std::exception& error) {
-  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
-std::optional<std::string> out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
-    return std::string("the machine is out of memory") + advice;
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return first_line(error) + advice;
-  if (const std::int64_t bytes = bytes_refused(error.what()); bytes > 0)
-    return "the machine is out of memory: " + config::format_bytes(bytes) + " were requested at once" + advice;
-  return std::nullopt;
-}
-
 void rethrow_from_plugin(const std::string& plugin, const std::string& function) {
   const std::string where = "plugin " + plugin + ": " + function + ": ";
   try {
@@ -93,7 +61,7 @@ void rethrow_from_plugin(const std::string& plugin, const std::string& function)
   } catch (const c10::DistError& error) {
     throw EnvironmentError(where + first_line(error));
   } catch (const std::exception& error) {
-    if (const std::optional<std::string> text = out_of_memory(error)) throw EnvironmentError(where + *text);
+    if (const std::optional<std::string> text = machine_error(error)) throw EnvironmentError(where + *text);
     const std::string text = first_line(error);
     throw Bug(where + text + (needs_values(text) ? on_meta : ""));
   } catch (...) {

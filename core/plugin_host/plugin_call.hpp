@@ -9,14 +9,8 @@
 
 namespace strata::plugin_host {
 
-// The first line of an error's text, without the stack trace that libtorch appends.
-std::string first_line(const std::exception& error);
-
-// A message for the user if `error`, from the C++ library or libtorch, means out of memory; else nothing.
-std::optional<std::string> out_of_memory(const std::exception& error);
-
 // Rethrows the current exception with the prefix "plugin NAME: FUNCTION: ". UserError and EnvironmentError keep their
-// class; out of memory and libtorch's communication errors become EnvironmentError; everything else, including any
+// class; errors of the machine (machine_error) become EnvironmentError; everything else, including any
 // other c10::Error, becomes Bug. Only the first line of foreign errors is kept, without the stack trace.
 [[noreturn]] void rethrow_from_plugin(const std::string& plugin, const std::string& function);
 

@@ -1,4 +1,5 @@
 #include "plugin_host/shutdown_watch.hpp"
+#include "text/printable.hpp"
 
 #include <spdlog/spdlog.h>
 #include <sys/syscall.h>
@@ -61,7 +62,7 @@ bool waits_for_disk() {
                           : "for 60 s the process read and wrote no disk") +
                   "; shutdown() joins threads and ends what is under way: look for a thread that was not told to end, "
                   "or a lock that is never given back");
-  std::fprintf(stderr, "strata: %s\n", error.what());
+  std::fprintf(stderr, "strata: %s\n", text::printable(error.what()).c_str());
   fflush_unlocked(nullptr);  // the thread that hangs may hold a lock
   for (;;) syscall(SYS_exit_group, error.exit_status());
 }

@@ -199,7 +199,7 @@ std::string Engine::save_checkpoint(Where where) {
     refuse("save_checkpoint", where, "checkpoint.path is not given, and checkpoints are saved in the folder it names");
   engine.check_fresh("save_checkpoint", where);
   engine.started = true;
-  return engine.run.save_checkpoint();
+  return plugin_host::for_program([&] { return engine.run.save_checkpoint(); });
 }
 
 bool Engine::resume(const std::string& from, Where where) {
@@ -218,7 +218,7 @@ bool Engine::resume(const std::string& from, Where where) {
 void Engine::export_weights(const std::string& folder, Where where) {
   Implementation& engine = *implementation_;
   engine.check_between_steps("export_weights", where);
-  engine.run.export_weights(folder);
+  plugin_host::for_program([&] { engine.run.export_weights(folder); });
 }
 
 bool Engine::log_due() const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plugin_host/machine_error.hpp"
 #include "run/run.hpp"
 #include "step/step_in_parts.hpp"
 
@@ -45,7 +46,7 @@ class Engine::Implementation {
     } catch (...) {
       broken = true;
       run.stop();  // also where the program catches the error and goes on: nobody waits for what is under way
-      throw;
+      plugin_host::rethrow_to_program();
     }
   }
 

@@ -71,6 +71,7 @@ std::uint64_t next_identity() {
 
 Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
                    const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
+  plugin_host::silence_libraries();
   const launch::LaunchPlace place = launch::read_environment();
   const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
   const runtime::MakeGroups groups = runtime::launch_groups(place);
@@ -122,12 +123,13 @@ Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
   if (!model)
     throw UserError(
         "strata::initialize got a null model; leave the argument out to train the model that the config names");
-  return make_engine(std::move(model), config_file, settings, std::move(plugins));
+  return plugin_host::for_program(
+      [&] { return make_engine(std::move(model), config_file, settings, std::move(plugins)); });
 }
 
 Engine initialize(const std::string& config_file, const std::vector<std::string>& settings,
                   std::vector<ProgramPlugin> plugins) {
-  return make_engine(nullptr, config_file, settings, std::move(plugins));
+  return plugin_host::for_program([&] { return make_engine(nullptr, config_file, settings, std::move(plugins)); });
 }
 
 }  // namespace strata

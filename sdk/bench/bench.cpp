@@ -9,6 +9,7 @@
 #include "bench/kinds.hpp"
 #include "compare/paired_ratio.hpp"
 #include "config/defaults.hpp"
+#include "data/temporary_folder.hpp"
 #include "plugin_host/engine_plugins.hpp"
 
 namespace strata::bench {
@@ -93,7 +94,7 @@ std::string folder_of(const OptionValues& options) {
     const auto* path = std::get_if<std::string>(&options.value("path"));
     if (path != nullptr && !path->empty()) return path->substr(0, path->find(':'));
   }
-  return std::filesystem::temp_directory_path().string();
+  return data::temporary_files();
 }
 
 std::vector<Row> run_kind(PluginKind kind, const MakePlugin& make, const Registry& registry, const Settings& settings,

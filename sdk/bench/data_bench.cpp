@@ -8,6 +8,7 @@
 
 #include "bench/kinds.hpp"
 #include "data/samples.hpp"
+#include "data/temporary_folder.hpp"
 
 namespace strata::bench {
 
@@ -18,9 +19,7 @@ constexpr int samples_a_time = 64;
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "strata-bench-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw EnvironmentError(path_ + ": no temporary folder can be made");
-  }
+  TemporaryFolder() : path_(data::make_temporary_folder("strata-bench")) {}
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {

@@ -14,6 +14,7 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "programs/option_values.hpp"
 #include "text/nearest.hpp"
+#include "text/terminal_output.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
@@ -114,7 +115,7 @@ bool on_terminal() {
 std::function<void(const std::string&)> progress_of(const std::string& progress) {
   if (progress == "lines") return [](const std::string& text) { std::cerr << "measuring " << text << std::endl; };
   if (progress == "auto" && on_terminal())
-    return [](const std::string& text) { std::cerr << "\r\033[Kmeasuring " << text << std::flush; };
+    return [](const std::string& text) { std::cerr << text::clear_line << "measuring " << text << std::flush; };
   return [](const std::string&) {};
 }
 
@@ -171,7 +172,7 @@ int measure(Arguments& arguments, const std::vector<std::string>& command_line) 
                             at::get_num_threads(), settings.rounds};
   report.rows = bench::run_bench(registry, chosen.kind, chosen.name_or_path, settings);
   if (!speaks) return 0;
-  if (arguments.progress == "auto" && on_terminal()) std::cerr << "\r\033[K" << std::flush;
+  if (arguments.progress == "auto" && on_terminal()) std::cerr << text::clear_line << std::flush;
   print_report(report, arguments.format);
   return 0;
 }

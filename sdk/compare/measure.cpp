@@ -13,6 +13,7 @@
 #include "run/resolve_run.hpp"
 #include "text/formatted.hpp"
 #include "text/size.hpp"
+#include "text/terminal_output.hpp"
 
 namespace strata::cli {
 
@@ -92,7 +93,7 @@ class Measuring {
     comparison.apart = why_apart();
     const int turns = turns_of_the_timing();
     for (int turn = 0; turn < turns; ++turn) time(turn, turns, comparison);
-    if (!options_.quiet && isatty(STDERR_FILENO) == 1) std::cerr << "\r\033[K" << std::flush;
+    if (!options_.quiet && isatty(STDERR_FILENO) == 1) std::cerr << text::clear_line << std::flush;
     return comparison;
   }
 
@@ -149,7 +150,7 @@ class Measuring {
   void say(const std::string& what, const std::string& name) const {
     if (options_.quiet) return;
     if (isatty(STDERR_FILENO) == 1)
-      std::cerr << "\r\033[K" << what << ": " << name << std::flush;
+      std::cerr << text::clear_line << what << ": " << name << std::flush;
     else
       std::cerr << what << ": " << name << "\n";
   }

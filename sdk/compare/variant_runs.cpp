@@ -2,31 +2,45 @@
 
 #include <stdlib.h>
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 
 #include "compare/run_in_turns.hpp"
+#include "data/temporary_folder.hpp"
+#include "text/json.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::cli {
 
 namespace {
 
-double number(const nlohmann::json& json) {
-  return json.is_null() ? NAN : json.get<double>();
+// A number, which JSON writes as null where it is none.
+double number(const text::JsonValue& value) {
+  return value.json().is_null() ? NAN : value.number();
 }
 
-nlohmann::json read_json(const std::string& path) {
-  std::ifstream file(path);
-  return nlohmann::json::parse(file);
+double number(const text::JsonValue& record, const char* key) {
+  const std::optional<text::JsonValue> value = record.find(key);
+  return value ? value->number() : NAN;
+}
+
+std::string read_whole(const std::string& path) {
+  const InputFile file(path);
+  std::string bytes(file.size(), '\0');
+  file.read_at(0, bytes.data(), bytes.size());
+  return bytes;
+}
+
+text::JsonDocument read_summary(const std::string& path) {
+  return text::read_json(InputFile(path), {std::size_t{1} << 30});
 }
 
 // The median over the steps of `times` / `baseline`, so that single slow steps do not matter.
@@ -39,12 +53,10 @@ double middle_ratio(const std::vector<double>& times, const std::vector<double>&
 }  // namespace
 
 VariantRuns::VariantRuns(int nproc, bool oversubscribe, std::int64_t warmup_steps)
-    : nproc_(nproc), oversubscribe_(oversubscribe), warmup_steps_(warmup_steps) {
-  std::string name = (std::filesystem::temp_directory_path() / "strata-compare-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr)
-    throw EnvironmentError("cannot create a folder for the runs, " + name + ": " + std::strerror(errno));
-  folder_ = name;
-}
+    : nproc_(nproc),
+      oversubscribe_(oversubscribe),
+      warmup_steps_(warmup_steps),
+      folder_(data::make_temporary_folder("strata-compare")) {}
 
 VariantRuns::~VariantRuns() {
   std::error_code ignored;
@@ -68,8 +80,7 @@ void VariantRuns::expect_success(const ComparedRun& run, int status, const std::
   std::error_code missing;
   const bool whole = std::filesystem::file_size(file(summary), missing) > 0 && !missing;
   if (status == 0 && whole) return;
-  std::ifstream stream(file(output));
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text = read_whole(file(output));
   while (text.ends_with('\n')) text.pop_back();
   if (text.starts_with("strata: ")) text.erase(0, 8);
   if (status == 0) text = "before its last step: something that it loaded ended the process. " + text;
@@ -80,23 +91,27 @@ void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::Com
   std::vector<std::string> words = command(run, steps, "summary.json");
   words.insert(words.end(), {"--metrics", file("metrics.jsonl"), "--digests"});
   expect_success(run, RunInTurns(words, file("output"), 0).finish(), "output", "summary.json");
-  variant.summary = read_json(file("summary.json"));
-  std::ifstream metrics(file("metrics.jsonl"));
+  variant.summary = read_summary(file("summary.json")).json();
+  std::istringstream metrics(read_whole(file("metrics.jsonl")));
   for (std::string line; std::getline(metrics, line);) {
-    const nlohmann::json record = nlohmann::json::parse(line);
-    variant.losses.push_back(number(record.at("loss")));
-    variant.norms.push_back(number(record.at("grad_norm")));
+    const text::JsonDocument document(line, {file("metrics.jsonl")});
+    const text::JsonValue record = document.object();
+    variant.losses.push_back(number(record, "loss"));
+    variant.norms.push_back(number(record, "grad_norm"));
     auto& gradients = variant.gradients.emplace_back();
-    variant.resident.push_back(record.at("rss"));
-    for (const auto& [name, sums] : record.at("gradients").items())
-      gradients[name] = {number(sums.at(0)), number(sums.at(1))};
+    variant.resident.push_back(record["rss"].json());
+    for (const auto& [name, sums] : record["gradients"].members()) {
+      const std::vector<text::JsonValue> both = sums.elements();
+      sums.check(both.size() == 2, "it must be a pair");
+      gradients[name] = {number(both[0]), number(both[1])};
+    }
   }
 }
 
 void VariantRuns::time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
   expect_success(run, RunInTurns(command(run, steps, "summary.json"), file("output"), 0).finish(), "output",
                  "summary.json");
-  variant.step_seconds.push_back(read_json(file("summary.json")).at("median_step_s"));
+  variant.step_seconds.push_back(read_summary(file("summary.json")).object()["median_step_s"].number());
 }
 
 void VariantRuns::time_together(const std::vector<ComparedRun>& runs, std::int64_t steps, bool backwards,
@@ -120,7 +135,9 @@ void VariantRuns::time_together(const std::vector<ComparedRun>& runs, std::int64
   }
   std::vector<std::vector<double>> seconds;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::vector<double> all = read_json(file(name(i) + ".json")).at("step_seconds");
+    const text::JsonDocument summary = read_summary(file(name(i) + ".json"));
+    std::vector<double> all;
+    for (const text::JsonValue& one : summary.object()["step_seconds"].elements()) all.push_back(one.number());
     seconds.emplace_back(all.begin() + std::min<std::ptrdiff_t>(warmup_steps_, std::ssize(all)), all.end());
     variants[i].step_seconds.push_back(report::median(seconds[i]));
     variants[i].ratios.push_back(middle_ratio(seconds[i], seconds[0]));

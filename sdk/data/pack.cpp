@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
+#include <string_view>
 
 #include "data/jsonl.hpp"
 #include "data/pack_tokens.hpp"
@@ -79,18 +79,30 @@ class Packer {
   }
 
   void pack_jsonl(const InputFile& file) {
-    std::ifstream lines(file.path(), std::ios::binary);
-    std::int64_t number = 0;
-    std::uint64_t read = 0;
-    for (std::string line; std::getline(lines, line);) {
-      ++number;
-      read = std::min<std::uint64_t>(read + line.size() + 1, file.size());  // the last line needs no line break
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const std::string text = jsonl_text(line, options_.jsonl_key, file.path(), number);
-      add(reinterpret_cast<const unsigned char*>(text.data()), text.size());
-      end_document(options_.line_end, read);
+    std::string rest;  // what was read and is no whole line yet
+    std::int64_t number = 1;
+    for (std::uint64_t at = 0; at < file.size();) {
+      const std::size_t before = rest.size();
+      rest.resize(before + std::min<std::uint64_t>(block_bytes, file.size() - at));
+      file.read_at(at, rest.data() + before, rest.size() - before);
+      at += rest.size() - before;
+      if (at == file.size() && rest.back() != '\n') rest += '\n';  // the last line needs none
+      std::size_t begin = 0;
+      for (std::size_t end = rest.find('\n', before); end != std::string::npos; end = rest.find('\n', begin)) {
+        pack_line(std::string_view(rest).substr(begin, end - begin), file, number++, at - (rest.size() - end) + 1);
+        begin = end + 1;
+      }
+      rest.erase(0, begin);
+      check_line(rest.size(), file.path(), number);
     }
-    if (!lines.eof()) throw EnvironmentError(file.path() + " can no longer be read");
+  }
+
+  // `read`: the file's bytes up to the next line.
+  void pack_line(std::string_view line, const InputFile& file, std::int64_t number, std::uint64_t read) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return;
+    const std::string text = jsonl_text(line, options_.jsonl_key, file.path(), number);
+    add(reinterpret_cast<const unsigned char*>(text.data()), text.size());
+    end_document(options_.line_end, std::min(read, file.size()));
   }
 
   const TextFiles& list_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "data/jsonl.hpp"
+
 namespace strata::data {
 namespace {
 
@@ -22,6 +24,7 @@ std::optional<TextPart> TextParts::next() {
     file_->read_at(position_, rest_.data() + searched, count);
     position_ += count;
     end = end_of_part(searched);
+    if (lines_ && end == 0) check_line(rest_.size(), file_->path(), line_);
   }
   TextPart part{.path = file_->path(), .lines = lines_, .first_line = line_, .begins = begins_};
   part.ends = position_ == file_->size();

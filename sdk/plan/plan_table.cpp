@@ -1,10 +1,9 @@
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -16,6 +15,7 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "programs/option_values.hpp"
 #include "text/formatted.hpp"
+#include "text/json.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
 #include "tools/commands/model_settings.hpp"
@@ -192,11 +192,11 @@ class Sweep {
       row.settings.push_back(config::parse_setting(one, "--model"));
     if (!is_file) return row;
     const std::string path = std::filesystem::is_directory(which) ? which + "/config.json" : which;
-    std::ifstream file(path);
-    if (std::filesystem::is_regular_file(path)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
-    if (row.config_text.empty())
-      throw UserError("--model " + text + ": " + which +
-                      " cannot be read or is empty; give a Hugging Face config.json");
+    try {
+      row.config_text = text::read_json(InputFile(path)).object().json().dump();
+    } catch (const UserError& error) {
+      throw UserError("--model " + text + ": " + error.what() + "; give a Hugging Face config.json");
+    }
     return row;
   }
 

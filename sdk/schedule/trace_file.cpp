@@ -2,55 +2,98 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "program/validate_schedule.hpp"
+#include "text/json.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::trace {
 
 namespace {
 
-using nlohmann::json;
+using text::JsonValue;
 
-std::int64_t nanoseconds(const json& microseconds) {
-  return std::llround(1e3 * microseconds.get<double>());
+constexpr text::JsonLimits trace_limits{std::size_t{1} << 30, std::size_t{1} << 26};
+constexpr std::int64_t most_passes = 1 << 20;  // stages, chunks, micro-batches and layers of a step
+
+int small_count(const JsonValue& value) {
+  value.check(value.count() <= most_passes, "it must be at most " + std::to_string(most_passes));
+  return static_cast<int>(value.count());
 }
 
-TraceFile parse(const json& document) {
-  const json& about = document.at("strata");
+int small_count(const JsonValue& object, const char* key, int otherwise) {
+  const std::optional<JsonValue> value = object.find(key);
+  return value ? small_count(*value) : otherwise;
+}
+
+std::int64_t nanoseconds(const JsonValue& microseconds) {
+  constexpr double longest = 1e14;  // three years
+  microseconds.check(std::abs(microseconds.number()) <= longest, "it must be a time in microseconds");
+  return std::llround(1e3 * microseconds.number());
+}
+
+void read_shape(const JsonValue& about, TraceFile& trace) {
+  trace.scheduler = about["scheduler"].text();
+  trace.device = about["device"].text();
+  trace.shape = {small_count(about["stages"]), small_count(about["chunks_per_stage"]),
+                 small_count(about["micro_batches"])};
+  for (const JsonValue& stage : about["stage_of_chunk"].elements())
+    trace.placement.stage_of_chunk.push_back(small_count(stage));
+  for (const JsonValue& layers : about["layers_of_chunk"].elements()) {
+    const std::vector<JsonValue> ends = layers.elements();
+    layers.check(ends.size() == 2, "it must be a pair of layers");
+    trace.placement.layers_of_chunk.emplace_back(small_count(ends[0]), small_count(ends[1]));
+  }
+  for (const JsonValue& stage : about["stage_of_rank"].elements()) {
+    stage.check(small_count(stage) < trace.shape.stages, "it must be a stage of the pipeline");
+    trace.ranks.push_back({static_cast<int>(trace.ranks.size()), small_count(stage), {}});
+  }
+  const auto chunks =
+      static_cast<std::size_t>(trace.shape.stages) * static_cast<std::size_t>(trace.shape.chunks_per_stage);
+  about["stages"].check(chunks == trace.placement.stage_of_chunk.size(),
+                        "stages and chunks_per_stage must be those of stage_of_chunk");
+}
+
+Event read_event(const JsonValue& one) {
+  Event event;
+  event.category = one["cat"].text();
+  event.begin = nanoseconds(one["ts"]);
+  event.end = event.begin + nanoseconds(one["dur"]);
+  if (event.category == "wait") return event;
+  const JsonValue arguments = one["args"];
+  event.op = arguments["op"].text();
+  event.chunk = small_count(arguments, "chunk", -1);
+  event.micro_batch = small_count(arguments, "micro_batch", -1);
+  event.layer = small_count(arguments, "layer", -1);
+  if (const auto waited = arguments.find("waited_for_tensor_us")) event.waited_for_tensor = nanoseconds(*waited);
+  return event;
+}
+
+TraceFile parse(const JsonValue& document) {
   TraceFile trace;
-  trace.scheduler = about.at("scheduler");
-  trace.device = about.at("device");
-  trace.shape = {about.at("stages"), about.at("chunks_per_stage"), about.at("micro_batches")};
-  trace.placement.stage_of_chunk = about.at("stage_of_chunk").get<std::vector<int>>();
-  trace.placement.layers_of_chunk = about.at("layers_of_chunk").get<std::vector<std::pair<int, int>>>();
-  for (const json& stage : about.at("stage_of_rank"))
-    trace.ranks.push_back({static_cast<int>(trace.ranks.size()), stage.get<int>(), {}});
+  read_shape(document["strata"], trace);
+  const std::vector<JsonValue> events = document["traceEvents"].elements();
+  const JsonValue micro_batches = document["strata"]["micro_batches"];
+  micro_batches.check(micro_batches.count() <= std::max<std::int64_t>(std::ssize(events), 1),
+                      "it must be at most the number of events");
   std::vector<Event> waits(trace.ranks.size());  // the step of a wait is that of the compute that follows
-  for (const json& one : document.at("traceEvents")) {
-    if (one.at("ph") != "X") continue;
-    const std::size_t rank = one.at("pid");
-    Event event;
-    event.category = one.at("cat");
-    event.begin = nanoseconds(one.at("ts"));
-    event.end = event.begin + nanoseconds(one.at("dur"));
+  for (const JsonValue& one : events) {
+    if (one["ph"].text() != "X") continue;
+    const std::int64_t process = one["pid"].count();
+    one["pid"].check(process < std::ssize(trace.ranks), "it must be a rank");
+    const auto rank = static_cast<std::size_t>(process);
+    Event event = read_event(one);
     if (event.category == "wait") {
-      waits.at(rank) = event;
+      waits[rank] = event;
       continue;
     }
-    const json& arguments = one.at("args");
-    event.op = arguments.at("op");
-    event.chunk = arguments.value("chunk", -1);
-    event.micro_batch = arguments.value("micro_batch", -1);
-    event.layer = arguments.value("layer", -1);
-    if (arguments.contains("waited_for_tensor_us"))
-      event.waited_for_tensor = nanoseconds(arguments.at("waited_for_tensor_us"));
-    std::vector<Event>& events = trace.ranks.at(rank).steps[arguments.at("step").get<std::int64_t>()];
-    if (!waits[rank].category.empty()) events.push_back(std::exchange(waits[rank], {}));
-    events.push_back(std::move(event));
+    std::vector<Event>& of_step = trace.ranks[rank].steps[one["args"]["step"].count()];
+    if (!waits[rank].category.empty()) of_step.push_back(std::exchange(waits[rank], {}));
+    of_step.push_back(std::move(event));
   }
   return trace;
 }
@@ -58,16 +101,23 @@ TraceFile parse(const json& document) {
 }  // namespace
 
 TraceFile read_trace(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw UserError(path + ": cannot be read");
-  const json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded() || !document.is_object() || !document.contains("strata"))
-    throw UserError(path + ": is not a trace; `strata train --trace FILE` writes one");
+  std::optional<text::JsonDocument> document;
+  try {
+    const InputFile file(path);
+    std::string bytes(std::min<std::uint64_t>(file.size(), trace_limits.bytes + 1), '\0');
+    file.read_at(0, bytes.data(), bytes.size());
+    document.emplace(bytes, text::JsonSource{path}, trace_limits);
+  } catch (const UserError& error) {
+    throw UserError(std::string(error.what()) + "; a trace is expected, which `strata train --trace FILE` writes");
+  }
+  if (!document->json().is_object() || !document->json().contains("strata"))
+    throw UserError(Place{path}, "is not a trace; `strata train --trace FILE` writes one");
   TraceFile trace;
   try {
-    trace = parse(document);
-  } catch (const std::exception& error) {
-    throw UserError(path + ": is not a trace that `strata train --trace` of this version writes: " + error.what());
+    trace = parse(document->object());
+  } catch (const UserError& error) {
+    throw UserError(std::string(error.what()) +
+                    "; a trace that `strata train --trace` of this version writes is expected");
   }
   const int layers = trace.placement.layers_of_chunk.empty() ? 0 : trace.placement.layers_of_chunk.back().second;
   runtime::validate_placement(path, trace.placement, trace.shape, layers);

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "checkpoint/json_text.hpp"
+#include "text/json.hpp"
 #include "tokenizer/byte_characters.hpp"
 #include "tokenizer/normalization.hpp"
 #include "tokenizer/utf8.hpp"
@@ -11,7 +11,7 @@ namespace strata::tokenizer {
 namespace {
 
 // Gemma's, the largest of 2026, has 33 MB.
-constexpr std::size_t largest_file = std::size_t{256} << 20;
+constexpr text::JsonLimits file_limits{std::size_t{256} << 20, std::size_t{1} << 24};
 
 // Of an added token, which is looked for from every place of a text.
 constexpr std::size_t longest_added = 1024;
@@ -201,10 +201,19 @@ void read_lengths(const Value& file, Definition& result) {
   }
 }
 
+text::JsonDocument read_file(const std::string& path) {
+  try {
+    return text::read_json(InputFile(path), file_limits);
+  } catch (const UserError& error) {
+    throw UserError(std::string(error.what()) + "; a tokenizer.json belongs there");
+  }
+}
+
 }  // namespace
 
 Definition read_definition(const std::string& path) {
-  const Value::Json json = checkpoint::parse_json_file(data::InputFile(path), largest_file);
+  const text::JsonDocument document = read_file(path);
+  const Value::Json& json = document.json();
   const Value file(path, "", json);
   if (!json.contains("model")) {
     throw UserError(Place{path}, "has no key 'model'; name the tokenizer.json that Hugging Face's library saves");

@@ -1,10 +1,8 @@
 #include "verify/folder.hpp"
+#include "data/temporary_folder.hpp"
 
-#include <stdlib.h>
 #include <strata/error.hpp>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 namespace strata::verify {
@@ -19,10 +17,7 @@ Folder::Folder(const std::string& kept) : is_kept_(!kept.empty()) {
     path_ = fs::absolute(kept).string();
     return;
   }
-  std::string name = (fs::temp_directory_path() / "strata-verify-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr)
-    throw EnvironmentError("cannot create a folder for the runs, " + name + ": " + std::strerror(errno));
-  path_ = name;
+  path_ = data::make_temporary_folder("strata-verify");
 }
 
 Folder::~Folder() {

@@ -19,6 +19,7 @@ class Ticker {
 
  private:
   void run();
+  void show(const std::string& text) const;
 
   std::string what_;
   bool on_terminal_;

@@ -16,6 +16,7 @@
 #include "compare/variant_runs.hpp"
 #include "drawn/draws.hpp"
 #include "drawn/shrink.hpp"
+#include "text/terminal_output.hpp"
 #include "verify/covered.hpp"
 #include "verify/drawn_runs.hpp"
 #include "verify/folder.hpp"

@@ -149,8 +149,8 @@ def test_jsonl(data, tmp_path, key, options, end):
     assert numpy.array_equal(numpy.fromfile(packed, numpy.uint16), wanted)
 
 
-@pytest.mark.parametrize("line, part", [('{"text": "cut', "is no JSON"), ('{"body": "x"}', "has no key 'text'"), ('{"text": 5}', "number"),
-                                        ('"text"', "object"), ('{"text": "\udcff"}', "is no JSON")],
+@pytest.mark.parametrize("line, part", [('{"text": "cut', "is not valid JSON"), ('{"body": "x"}', "has no key 'text'"), ('{"text": 5}', "number"),
+                                        ('"text"', "object"), ('{"text": "\udcff"}', "is not valid JSON")],
                          ids=["cut", "no key", "number", "no object", "not UTF-8"])
 def test_wrong_jsonl(data, tmp_path, line, part):
     bad, packed = tmp_path / "bad.jsonl", tmp_path / "none.bin"

@@ -17,6 +17,9 @@ void throw_cannot_open(const std::string& path, const char* what, int error) {
   if (error == EMFILE)
     throw EnvironmentError(path + ": " + text +
                            "; this process has as many files open as `ulimit -n` lets it: raise that limit");
+  if (error == ENOSPC || error == EDQUOT)
+    throw EnvironmentError(path + ": " + text +
+                           "; the disk, or its table of files, is full: free some space or use another disk");
   if (error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE) throw EnvironmentError(path + ": " + text);
   throw UserError(Place{path}, text);
 }

@@ -1,14 +1,16 @@
 #include "tools/commands/carry_out.hpp"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
-#include <iostream>
-#include <optional>
+#include <memory>
+#include <utility>
 
-#include "plugin_host/plugin_call.hpp"
 #include "text/nearest.hpp"
+#include "text/printable.hpp"
+#include "tools/commands/begin.hpp"
 #include "tools/commands/help_format.hpp"
 #include "tools/commands/sudden_end.hpp"
 
@@ -16,9 +18,21 @@ namespace strata::cli {
 
 namespace {
 
+// %* in a pattern: the message, printable.
+class PrintableMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& target) override {
+    const std::string text = text::printable({message.payload.data(), message.payload.size()});
+    target.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<PrintableMessage>(); }
+};
+
 void set_up_log(const std::string& level) {
   const auto logger = spdlog::stderr_color_mt("strata");
-  logger->set_pattern("%^%l%$: %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<PrintableMessage>('*').set_pattern("%^%l%$: %*");
+  logger->set_formatter(std::move(formatter));
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(logger);
 }
@@ -39,9 +53,7 @@ std::string unknown_command(const CLI::App& app) {
   return "";
 }
 
-}  // namespace
-
-int carry_out(CommandLine& line) {
+int parse_and_act(CommandLine& line) {
   CLI::App& app = line.app;
   lay_out_help(app);
   std::vector<std::string> words(line.words.rbegin(), line.words.rend());
@@ -53,27 +65,22 @@ int carry_out(CommandLine& line) {
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = unknown_command(app); !unknown.empty()) {
-      std::cerr << "strata: " << unknown << std::endl;
-      return 2;
-    }
+    if (const std::string unknown = unknown_command(app); !unknown.empty()) throw UserError(unknown);
     return app.exit(error) == 0 ? 0 : 2;
   }
   set_up_log(line.log_level);
   name_sudden_end();
+  return line.action();
+}
+
+}  // namespace
+
+int carry_out(CommandLine& line) {
   try {
-    return line.action();
-  } catch (const Error& error) {
-    std::cerr << "strata: " << error.what() << std::endl;
-    return error.exit_status();
+    begin();
+    return parse_and_act(line);
   } catch (const std::exception& error) {
-    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error)) {
-      std::cerr << "strata: " << *memory << std::endl;
-      return EnvironmentError(*memory).exit_status();
-    }
-    const std::string text = error.what();  // libtorch appends a stack trace after the first line
-    std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
-    return 70;
+    return report(error);
   }
 }
 

@@ -13,7 +13,6 @@
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/hugging_face.hpp"
-#include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "checkpoint/training_checkpoint.hpp"
@@ -112,7 +111,7 @@ const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint&
                                            plugin_host::PluginRegistry& registry) {
   if (name.find('/') != std::string::npos)
     throw UserError(Place{saved.folder.string()},
-                    "the checkpoint names its model plugin by a path, " + checkpoint::printable(name) +
+                    "the checkpoint names its model plugin by a path, " + text::one_line(name) +
                         ", and Strata loads no code from a path in a checkpoint; export with the run's own config: "
                         "strata train CONFIG --resume " +
                         saved.folder.string() + " --export FOLDER");

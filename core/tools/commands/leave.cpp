@@ -5,11 +5,15 @@
 #include <strata/error.hpp>
 #include <strata/fingerprint.hpp>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
+#include <system_error>
 
+#include "text/terminal_output.hpp"
 #include "tools/commands/sudden_end.hpp"
 
 namespace strata::cli {
@@ -21,15 +25,21 @@ bool somebody_sees_the_end() {
          std::getenv("CUDA_INJECTION64_PATH") != nullptr;
 }
 
+// A reader that closed the pipe, as `head` does, is no error to report: the status is that of SIGPIPE.
+int status_without_output() {
+  const int problem = text::output_error() != 0 ? text::output_error() : errno;
+  if (problem == EPIPE) return 128 + SIGPIPE;
+  const EnvironmentError error("standard output cannot be written: " + std::generic_category().message(problem) +
+                               (problem == ENOSPC ? "; free some space" : ""));
+  std::cerr << "strata: " << error.what() << std::endl;
+  return error.exit_status();
+}
+
 }  // namespace
 
 void leave(int status) {
   expect_end();
-  if (!std::cout.flush() && status == 0) {
-    const EnvironmentError error("standard output cannot be written; is the disk full?");
-    std::cerr << "strata: " << error.what() << std::endl;
-    status = error.exit_status();
-  }
+  if (!std::cout.flush() && status == 0) status = status_without_output();
   if (somebody_sees_the_end()) std::exit(status);
   spdlog::shutdown();
   std::cerr.flush();

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "text/printable.hpp"
 #include "tools/launch/signal_reader.hpp"
 
 extern char** environ;
@@ -41,9 +42,9 @@ Pipe make_pipe() {
 }
 
 void write_line(int handle, const std::string& line) {
-  const std::string text = line + "\n";
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = ::write(handle, text.data() + done, text.size() - done);
+  const std::string bytes = text::printable(line) + "\n";
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t count = ::write(handle, bytes.data() + done, bytes.size() - done);
     if (count < 0 && errno != EINTR) return;  // nobody reads our output
     if (count > 0) done += static_cast<std::size_t>(count);
   }

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "group/run_store.hpp"
+#include "text/printable.hpp"
 #include "text/size.hpp"
 #include "tools/launch/host_resources.hpp"
 #include "tools/launch/rank_process.hpp"
@@ -215,7 +216,7 @@ class Ranks {
     if (buried)
       for (const std::string& line : cause_->last_words())
         text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
-    std::fputs(text.c_str(), stderr);
+    std::fputs(text::printable(text).c_str(), stderr);
     std::fflush(stderr);
   }
 

@@ -13,11 +13,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/printable.hpp"
 #include "tools/launcher/sdk_commands.hpp"
+#include "tools/launcher/standard_streams.hpp"
 
 namespace {
 
@@ -25,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr int usage_error = 2, environment_error = 3;  // as the program's own statuses
 
 int fail(int status, const std::string& text) {
-  std::cerr << "strata: " << text << "\n";
+  std::cerr << "strata: " << strata::text::printable(text) << "\n";
   return status;
 }
 
@@ -39,9 +42,20 @@ bool holds_torch(const fs::path& folder) {
   return fs::exists(folder / "lib/libtorch_cpu.so", error);
 }
 
+// The first 64 KiB of a regular file, more than those that are read here have; nothing of any other.
+std::string beginning_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(std::size_t{64} << 10, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(file.gcount()));
+  return bytes;
+}
+
 // The version, such as 2.1.0, of a folder with libtorch's headers, else nothing.
 std::string version_of(const fs::path& torch) {
-  std::ifstream header(torch / "include/torch/headeronly/version.h");
+  std::istringstream header(beginning_of(torch / "include/torch/headeronly/version.h"));
   std::string word, name, value, version;
   while (header >> word) {
     if (word != "#define" || !(header >> name >> value)) continue;
@@ -54,7 +68,7 @@ std::string version_of(const fs::path& torch) {
 // Places 2 to 4.
 std::vector<fs::path> usual_places(const fs::path& prefix) {
   std::vector<fs::path> places;
-  std::ifstream recorded(prefix / "share/strata/torch_dir");
+  std::istringstream recorded(beginning_of(prefix / "share/strata/torch_dir"));
   for (std::string line; std::getline(recorded, line) && !line.empty();) places.emplace_back(line);
   const fs::path unpacked = "strata/torch-" STRATA_BUILT_TORCH_VERSION "/torch";
   if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
@@ -78,7 +92,11 @@ fs::path program_of(std::string_view word, const fs::path& folder) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  strata::cli::open_standard_streams();  // the program inherits them, before libraries open files
   std::error_code error;
+  if (const fs::path folder = fs::current_path(error); error)  // libtorch ends a program there before its main() begins
+    return fail(environment_error,
+                "the working folder cannot be used: " + error.message() + "; change to one that exists");
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return fail(environment_error, "cannot find the path of this program: " + error.message());
   const fs::path prefix = self.parent_path().parent_path();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "text/formatted.hpp"
+#include "text/terminal_output.hpp"
 
 namespace strata::report {
 
@@ -101,7 +102,7 @@ void Progress::add_speed(const Timed& step) {
 // The last column stays free: some terminals go on to the next line when it is written.
 void Progress::rewrite(const std::string& text) {
   const int columns = std::max(columns_(), 2);
-  out_ << "\r\033[K" << text.substr(0, static_cast<std::size_t>(columns - 1)) << std::flush;
+  out_ << text::clear_line << text.substr(0, static_cast<std::size_t>(columns - 1)) << std::flush;
 }
 
 void Progress::validating(std::int64_t done, std::int64_t samples) {

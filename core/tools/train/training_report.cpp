@@ -6,14 +6,25 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "text/json.hpp"
+
 namespace strata::report {
 
 namespace {
 
+// An empty one where the text is none.
+nlohmann::json object_in(const std::string& text) {
+  try {
+    return text::JsonDocument(text, {}).object().json();
+  } catch (const UserError&) {
+    return nlohmann::json::object();
+  }
+}
+
 // The step of a line of metrics; nothing for another line.
 std::optional<std::int64_t> step_of(const std::string& line) {
-  const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("loss")) return {};
+  const nlohmann::json json = object_in(line);
+  if (!json.contains("loss")) return {};
   const auto step = json.find("step");
   return step != json.end() && step->is_number_integer() ? std::optional(step->get<std::int64_t>()) : std::nullopt;
 }
@@ -36,8 +47,7 @@ void check_metrics(const ReportFile& file, bool resumes) {
 void check_summary(const ReportFile& file) {
   constexpr std::size_t largest = std::size_t{256} << 20;
   if (file.size() == 0) return;
-  const nlohmann::json json = nlohmann::json::parse(file.beginning(largest), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("event", nlohmann::json()) != "summary")
+  if (object_in(file.beginning(largest)).value("event", nlohmann::json()) != "summary")
     file.refuse_content("the summary of a run");
 }
 

@@ -17,6 +17,7 @@
 
 #include "communicator/checks.hpp"
 #include "communicator/rank_threads.hpp"
+#include "data/temporary_folder.hpp"
 
 namespace strata::conformance::communicator_checks {
 
@@ -183,7 +184,7 @@ void lost_peer(Subject& subject) {
   constexpr int ranks = 3;
   static const char* const said[] = {"", "returned without an error",
                                      "failed only after 6 s; it must fail within seconds", "could not connect"};
-  std::string file = (std::filesystem::temp_directory_path() / "strata-kit-XXXXXX").string();
+  std::string file = data::temporary_files() + "/strata-kit-XXXXXX";
   const int descriptor = ::mkstemp(file.data());
   require(descriptor >= 0, "the kit cannot make a file at " + file + "; set TMPDIR");
   ::close(descriptor);

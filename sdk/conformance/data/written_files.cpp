@@ -1,4 +1,5 @@
 #include "data/written_files.hpp"
+#include "data/temporary_folder.hpp"
 
 #include <stdlib.h>
 #include <strata/error.hpp>
@@ -9,10 +10,7 @@
 namespace strata::conformance {
 
 WrittenFiles::WrittenFiles(const DataSource& plugin)
-    : plugin_(plugin), folder_((std::filesystem::temp_directory_path() / "strata-kit-XXXXXX").string()) {
-  if (::mkdtemp(folder_.data()) == nullptr) throw EnvironmentError(folder_ + ": cannot create a temporary folder");
-  path_ = folder_ + "/set";
-}
+    : plugin_(plugin), folder_(data::make_temporary_folder("strata-kit")), path_(folder_ + "/set") {}
 
 WrittenFiles::~WrittenFiles() {
   std::error_code ignored;

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "data/temporary_folder.hpp"
 #include "runner/case.hpp"
 #include "runner/process_facts.hpp"
 
@@ -28,11 +29,7 @@ int threads_in_the_end(int wanted) {
 
 }  // namespace
 
-WorkingFolder::WorkingFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "strata_worlds_XXXXXX").string();
-  require(::mkdtemp(name.data()) != nullptr, "the kit cannot make a folder at " + name + "; set TMPDIR");
-  folder_ = name;
-}
+WorkingFolder::WorkingFolder() : folder_(data::make_temporary_folder("strata-worlds")) {}
 
 WorkingFolder::~WorkingFolder() {
   std::error_code ignored;

@@ -1,4 +1,5 @@
 #include "offload/device_under_test.hpp"
+#include "data/temporary_folder.hpp"
 
 #include <strata/error.hpp>
 
@@ -39,12 +40,8 @@ std::size_t first_difference(const std::byte* a, const std::byte* b, std::size_t
 DeviceUnderTest::DeviceUnderTest(Subject& subject, fakes::OptionTexts options) {
   for (const OptionSpec& option : subject.manifest().options) {
     if (option.name != "path" || option.type != "text") continue;
-    std::string name = (std::filesystem::temp_directory_path() / "strata_offload_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw EnvironmentError("the kit cannot make a folder for the device at " + name + ": " + std::strerror(errno) +
-                             "; set TMPDIR to a writable folder");
-    folder_ = name;
-    options.emplace_back("path", name);
+    folder_ = data::make_temporary_folder("strata-offload");
+    options.emplace_back("path", folder_);
   }
   try {
     device_ = std::make_unique<fakes::LoadedPlugin<OffloadDevice>>(subject.make<OffloadDevice>(options));

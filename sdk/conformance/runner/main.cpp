@@ -11,8 +11,11 @@
 
 #include "drawn/replay.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "plugin_host/machine_error.hpp"
 #include "runner/report.hpp"
 #include "text/nearest.hpp"
+#include "text/terminal_output.hpp"
+#include "tools/launcher/standard_streams.hpp"
 
 namespace {
 
@@ -157,6 +160,8 @@ int check(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
+  cli::open_standard_streams();
+  text::print_only_what_is_printable();
   CLI::App app("Run the SDK's conformance kit: check that plugins keep the contract of their kind.",
                "strata plugins check");
   Arguments arguments;
@@ -170,8 +175,10 @@ int main(int argc, char* argv[]) {
   if (arguments.deadline > 0) arguments.settings.deadline = std::chrono::seconds(arguments.deadline);
   arguments.settings.skip_what_cannot_load = arguments.all;
   try {
-    check_names(arguments.settings);
-    return arguments.list ? list_cases(arguments) : check(arguments);
+    return plugin_host::for_program([&] {
+      check_names(arguments.settings);
+      return arguments.list ? list_cases(arguments) : check(arguments);
+    });
   } catch (const Error& error) {
     std::cerr << "strata plugins check: " << error.what() << std::endl;
     return error.exit_status();

@@ -194,8 +194,7 @@ TEST_CASE("Files that cannot be read are one line") {
   CHECK(error_of([&] { read_file(folder + "/x.txt"); }).find("must end in .yaml, .yml, .toml or .json") !=
         std::string::npos);
   std::filesystem::create_directory(folder + "/dir.yaml");
-  CHECK(error_of([&] { read_file(folder + "/dir.yaml"); }).find("a folder, where a config file was expected") !=
-        std::string::npos);
+  CHECK(error_of([&] { read_file(folder + "/dir.yaml"); }).find("is a folder") != std::string::npos);
   CHECK(error_of([&] { read_file(good + "/below.yaml"); }) != "");
   REQUIRE(mkfifo((folder + "/pipe.yaml").c_str(), 0600) == 0);
   CHECK(error_of([&] { read_file(folder + "/pipe.yaml"); }).find("not a regular file") != std::string::npos);
@@ -231,7 +230,7 @@ TEST_CASE("Merging: later wins, maps are merged") {
 }
 
 TEST_CASE("Text is shown on one line, whole characters only") {
-  CHECK(shown("a\nb\x1b") == "\"a\\x0ab\\x1b\"");
+  CHECK(shown("a\nb\x1b") == "\"a\\u000ab\\u001b\"");
   const std::string shortened = shown(std::string(59, 'x') + "éé");
   CHECK(shortened == "\"" + std::string(59, 'x') + "...\"");
 }

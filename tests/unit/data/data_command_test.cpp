@@ -238,13 +238,13 @@ TEST_CASE("JSON lines: the text under a key, an end behind each document") {
     return error_of<UserError>([&] { pack(options); });
   };
   const std::string good = "{\"text\": \"x\"}\n";
-  CHECK_THAT(refused("a.jsonl", good + "{\"text\": \"x\"\n"), Contains("a.jsonl:2: is no JSON"));
+  CHECK_THAT(refused("a.jsonl", good + "{\"text\": \"x\"\n"), Contains("a.jsonl:2:13: is not valid JSON"));
   CHECK_THAT(refused("a.jsonl", good + good + "[]"), Contains("a.jsonl:3: holds array"));
   CHECK_THAT(refused("a.jsonl", "{\"body\": \"x\"}"),
              Contains("a.jsonl:1: has no key 'text'") && Contains("(there is: body)"));
   CHECK_THAT(refused("a.jsonl", "{\"text\": null}"), Contains("a.jsonl:1: its 'text' is null"));
-  CHECK_THAT(refused("a.jsonl", "{\"text\": \"\xff\"}"), Contains("a.jsonl:1: is no JSON"));
-  CHECK_THAT(refused("a.jsonl", std::string(100'000, '[')), Contains("a.jsonl:1: is no JSON"));
+  CHECK_THAT(refused("a.jsonl", "{\"text\": \"\xff\"}"), Contains("a.jsonl:1:11: is not valid JSON"));
+  CHECK_THAT(refused("a.jsonl", std::string(100'000, '[')), Contains("nested deeper than 64 levels"));
   CHECK_THAT(refused("a.jsonl", "{\"text\": \"\"}", "none"), Contains("nothing to pack"));
   CHECK_THAT(refused("a.jsonl.zst", "\x28\xb5\x2f\xfd and more"), Contains("is compressed by zstd; unpack it first"));
   CHECK_THAT(refused("a.txt", "x", "65536"), Contains("is 65536") && Contains("u32"));

@@ -1,0 +1,30 @@
+#include "data/temporary_folder.hpp"
+
+#include <stdlib.h>
+#include <strata/error.hpp>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+namespace strata::data {
+
+std::string temporary_files() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (!error) return folder.string();
+  const char* const variable = std::getenv("TMPDIR");
+  throw EnvironmentError(variable == nullptr
+                             ? std::string("/tmp is no folder; set TMPDIR to one for temporary files")
+                             : "TMPDIR is '" + std::string(variable) +
+                                   "', which is no folder; set it to one that exists and can be written to");
+}
+
+std::string make_temporary_folder(const std::string& name) {
+  std::string path = temporary_files() + "/" + name + "-XXXXXX";
+  if (mkdtemp(path.data()) != nullptr) return path;
+  throw EnvironmentError("cannot make a folder for temporary files, " + path + ": " +
+                         std::generic_category().message(errno) + "; set TMPDIR to a folder that can be written to");
+}
+
+}  // namespace strata::data

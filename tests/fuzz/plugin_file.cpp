@@ -1,0 +1,13 @@
+#include "fuzz.hpp"
+#include "in_memory.hpp"
+#include "plugin_host/elf_section.hpp"
+
+using namespace strata;
+
+STRATA_FUZZ(text) {
+  const FileInMemory file(text);
+  try {
+    plugin_host::read_elf_section(file.path(), ".strata");
+  } catch (const plugin_host::DamagedFile&) {
+  }
+}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# run.sh [SECONDS [TARGET ...]]: builds the libFuzzer targets of this folder with clang, beside a build of Strata (STRATA_BUILD, else
+# build/release), and runs each for SECONDS (60). What a target finds is written to BUILD/fuzz/TARGET. Exit status 77: no clang with libFuzzer.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${STRATA_BUILD:-$root/build/release}
+seconds=${1:-60}
+[ $# -gt 0 ] && shift
+here=$root/tests/fuzz
+out=$build/fuzz
+mkdir -p "$out"
+
+clang=
+for candidate in clang++-14 clang++; do
+  if echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    "$candidate" -x c++ -fsanitize=fuzzer,address - -o "$out/probe" 2>/dev/null; then
+    clang=$candidate
+    break
+  fi
+done
+[ -n "$clang" ] || { echo "no clang with libFuzzer here (Debian: clang-14 libclang-rt-14-dev)"; exit 77; }
+
+# The parser of a target is compiled for fuzzing; all else is the build's.
+core=$root/core
+text="$core/text/json.cpp $core/text/printable.cpp"
+config="$core/config/read.cpp $core/config/read_json.cpp $core/config/read_toml.cpp $core/config/read_yaml.cpp $core/config/tree.cpp
+  $core/config/tree_builder.cpp"
+sources_of() {
+  case $1 in
+    json) echo "$text" ;;
+    yaml | toml | config_json | setting) echo "$text $config" ;;
+    manifest) echo "$text $core/plugin_host/manifest.cpp" ;;
+    plugin_file) echo "$core/plugin_host/elf_section.cpp" ;;
+    json_lines) echo "$text $root/sdk/data/jsonl.cpp" ;;
+    tokenizer) echo "$text $root/sdk/tokenizer/*.cpp" ;;
+    trace) echo "$text $root/sdk/schedule/trace_file.cpp" ;;
+    safetensors) echo "$text $core/checkpoint/safetensors.cpp" ;;
+    checkpoint) echo "$text $core/checkpoint/training_checkpoint.cpp $core/checkpoint/checksum.cpp" ;;
+    *) echo "unknown target $1" >&2; exit 2 ;;
+  esac
+}
+
+torch=$(cat "$build/share/strata/torch_dir")
+targets=${*:-json yaml toml config_json setting manifest plugin_file json_lines tokenizer trace safetensors checkpoint}
+failed=
+for target in $targets; do
+  # shellcheck disable=SC2046
+  "$clang" -std=c++20 -O1 -g -fsanitize=fuzzer,address -fno-sanitize-recover=all -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB -D_GLIBCXX_USE_CXX11_ABI=1 \
+    -I"$core" -I"$root/sdk" -I"$core/interface/include" -I"$core/run/include" -I"$here" -I"$root/tests" \
+    -isystem "$torch/include" -isystem "$torch/include/torch/csrc/api/include" \
+    "$here/$target.cpp" $(sources_of "$target") -o "$out/$target-fuzzer" \
+    -L"$build/lib" -lstrata -lstrata_interface -L"$torch/lib" -ltorch_cpu -lc10 -lyaml-cpp -lfmt -lutf8proc \
+    -Wl,-rpath,"$build/lib" -Wl,-rpath,"$torch/lib"
+  mkdir -p "$out/$target"
+  seeds=$here/seeds/$target
+  [ -d "$seeds" ] || seeds=
+  # shellcheck disable=SC2086
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 OMP_NUM_THREADS=1 "$out/$target-fuzzer" "$out/$target" $seeds \
+    -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -max_len=16384 -artifact_prefix="$out/$target-found-" -verbosity=0 -print_final_stats=1 \
+    >"$out/$target.log" 2>&1 || failed="$failed $target"
+  echo "$target: $(grep -o 'number_of_executed_units: [0-9]*' "$out/$target.log" || tail -n 3 "$out/$target.log")"
+done
+[ -z "$failed" ] || { echo "found by:$failed; see $out/TARGET.log"; exit 1; }

@@ -1,0 +1,10 @@
+#include "fuzz.hpp"
+#include "in_memory.hpp"
+#include "schedule/trace_file.hpp"
+
+using namespace strata;
+
+STRATA_FUZZ(text) {
+  const FileInMemory file(text);
+  read_or_refuse([&] { trace::read_trace(file.path()); });
+}

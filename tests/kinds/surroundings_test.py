@@ -1,0 +1,224 @@
+"""What the machine lacks is told as such: standard streams that are closed, a full disk, no threads, no memory, a folder that is gone. Nothing
+but a mistake in the code is an "internal error", and no command prints the inner words of a library."""
+import itertools
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+
+import pytest
+from commands import told
+from place import build_folder
+
+FOREIGN_WORDS = ("internal error", "terminate called", "frame #", "/pytorch", "[c10d]", "Exception raised from", "json.exception", "filesystem error", "FATAL")
+BASE = "device: cpu\nmodel: {plugin: gpt_neox, seq_len: 32, hidden_size: 40, layers: 1, heads: 4, vocabulary: 257}\ndata: {path: %s}\n" \
+       "train: {steps: 2, global_batch: 2}\nlearning_rate: {base: 1e-3}\n"
+
+
+class Shell:
+    def __init__(self, strata, plugins, folder, tokens):
+        self.strata, self.folder = strata, folder
+        self.environment = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins), "OMP_NUM_THREADS": "1"}
+        self.config = folder / "run.yaml"
+        self.config.write_text(BASE % tokens)
+
+    def run(self, *words, before=None, environment=(), cwd=None, **options):
+        """The ended command; `before` runs in its process first."""
+        done = subprocess.run([self.strata, *map(str, words)], capture_output=True, text=True, timeout=120, preexec_fn=before, cwd=cwd or self.folder,
+                              env={**self.environment, **dict(environment)}, **options)
+        self.check(done)
+        return done
+
+    def check(self, done):
+        found = [word for word in FOREIGN_WORDS if word in done.stdout + done.stderr]
+        assert not found, f"{found} in {told(done)}"
+
+    def refused(self, *words, says, **options):
+        done = self.run(*words, **options)
+        assert done.returncode == 3 and says in done.stderr and len(done.stderr.splitlines()) <= 2, told(done)
+        return done
+
+
+@pytest.fixture(scope="module")
+def shell(strata, plugins, folder, tokens):
+    return Shell(strata, plugins, folder, tokens)
+
+
+# --- closed streams --------------------------------------------------------------------------------------------------------------------
+
+SUBSETS = [streams for count in (1, 2, 3) for streams in itertools.combinations((0, 1, 2), count)]
+COMMANDS = {
+    "train": ("train", "run.yaml", "--metrics", "metrics.jsonl"),
+    "two ranks": ("train", "run.yaml", "--nproc", "2", "--metrics", "metrics.jsonl"),
+    "save": ("train", "run.yaml", "--set", "checkpoint.path=saved", "--metrics", "metrics.jsonl", "--export", "weights"),
+    "config": ("config", "show", "run.yaml"),
+    "plugins": ("plugins", "list"),
+    "plan": ("plan", "run.yaml"),
+    "help": ("--help",),
+    "pack": ("data", "pack", "run.yaml", "-o", "packed.bin", "--force"),
+    "nothing": ("train", "none.yaml"),
+}
+CHEAP = [("train", (1, 2)), ("train", (0, 1, 2)), ("two ranks", (0, 1, 2)), ("save", (0, 1, 2)), ("config", (1,)), ("nothing", (2,))]
+
+
+def members():
+    for command, streams in itertools.product(COMMANDS, SUBSETS):
+        marks = () if (command, streams) in CHEAP else pytest.mark.full
+        yield pytest.param(command, streams, id=f"{command}-{''.join(map(str, streams))}", marks=marks)
+
+
+@pytest.mark.parametrize("command, streams", members())
+def test_closed_streams(shell, tmp_path, command, streams):
+    """What is printed goes nowhere, and into no file of the run."""
+    (tmp_path / "run.yaml").write_text(shell.config.read_text())
+    kept = dict(os.environ, **shell.environment)
+
+    def close():
+        for stream in streams:
+            os.close(stream)
+
+    done = subprocess.run([shell.strata, *COMMANDS[command]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=close,
+                          cwd=tmp_path, env=kept, timeout=120)
+    assert done.returncode == (2 if command == "nothing" else 0), told(done)
+    metrics = tmp_path / "metrics.jsonl"
+    if "--metrics" in COMMANDS[command]:
+        assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [0, 1]
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name not in ("run.yaml", "packed.bin"):
+            assert b"loss" not in path.read_bytes() or path in (metrics,), path
+
+
+# --- what the machine lacks ------------------------------------------------------------------------------------------------------------
+
+def limit(name, value):
+    return lambda: resource.setrlimit(name, (value, value))
+
+
+def test_no_temporary_folder(shell):
+    for words in (("verify", shell.config), ("compare", shell.config, "--vary", "optimizer.plugin=adamw,sgd"), ("bench", "data/nanogpt")):
+        shell.refused(*words, says="TMPDIR is '/nosuch'", environment={"TMPDIR": "/nosuch"})
+
+
+def test_working_folder_is_gone(shell, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd {gone} && rmdir {gone} && exec {shell.strata} train {shell.config}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=120, env=shell.environment)
+    shell.check(done)
+    assert done.returncode == 3 and "the working folder cannot be used" in done.stderr, told(done)
+
+
+def test_largest_file(shell):
+    shell.refused("train", shell.config, "--quiet", "--set", "checkpoint.path=too_large", says="File too large", before=limit(resource.RLIMIT_FSIZE, 20 << 10))
+
+
+def test_few_open_files(shell):
+    for files in range(8, 40, 6):
+        done = shell.run("train", shell.config, "--quiet", before=limit(resource.RLIMIT_NOFILE, files))
+        assert done.returncode in (0, 2, 3, 127), told(done)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mebibytes", [300, 400, 600, 900, 1200])
+def test_little_memory(shell, mebibytes):
+    done = shell.run("train", shell.config, "--quiet", before=limit(resource.RLIMIT_AS, mebibytes << 20))
+    assert done.returncode in (0, 3, 127), told(done)
+
+
+def test_nobody_reads(shell):
+    """`strata ... | head -1` is no full disk."""
+    for words in (("config", "reference"), ("plugins", "show", "--all")):
+        started = subprocess.Popen([shell.strata, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.environment,
+                                   preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN))
+        started.stdout.close()
+        said = started.stderr.read().decode()
+        assert started.wait() in (0, 141) and not said, said
+
+
+def test_a_full_disk_is_told(shell):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([shell.strata, "config", "show", str(shell.config)], stdout=full, stderr=subprocess.PIPE, text=True, env=shell.environment)
+    assert done.returncode == 3 and "No space left on device" in done.stderr, told(done)
+
+
+# --- each call that asks the system for something fails once ---------------------------------------------------------------------------
+
+CALLS = ("pipe2", "pthread_create", "epoll_create1", "eventfd", "socket", "listen", "timerfd_create", "fork", "getrandom")
+
+
+@pytest.fixture(scope="module")
+def failing_call(folder, setting_of_build):
+    """A library for LD_PRELOAD: the call FAIL_CALL fails the FAIL_AT-th time, with FAIL_ERRNO."""
+    source = folder / "failing_call.c"
+    source.write_text(FAILING)
+    library = folder / "failing_call.so"
+    compiler = (setting_of_build("CMAKE_CXX_COMPILER") or "c++").replace("g++", "gcc").replace("clang++", "clang")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+FAILING = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+static int fails(const char* call) {
+  static int count = 0;
+  const char* wanted = getenv("FAIL_CALL");
+  if (wanted == 0 || strcmp(wanted, call) != 0) return 0;
+  if (__sync_add_and_fetch(&count, 1) != atoi(getenv("FAIL_AT"))) return 0;
+  errno = atoi(getenv("FAIL_ERRNO"));
+  return 1;
+}
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+int pipe2(int ends[2], int flags) { return fails("pipe2") ? -1 : NEXT(pipe2)(ends, flags); }
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  return fails("pthread_create") ? errno : NEXT(pthread_create)(thread, attributes, run, argument);
+}
+int epoll_create1(int flags) { return fails("epoll_create1") ? -1 : NEXT(epoll_create1)(flags); }
+int eventfd(unsigned value, int flags) { return fails("eventfd") ? -1 : NEXT(eventfd)(value, flags); }
+int timerfd_create(int clock, int flags) { return fails("timerfd_create") ? -1 : NEXT(timerfd_create)(clock, flags); }
+int socket(int family, int type, int protocol) { return fails("socket") ? -1 : NEXT(socket)(family, type, protocol); }
+int listen(int handle, int waiting) { return fails("listen") ? -1 : NEXT(listen)(handle, waiting); }
+pid_t fork(void) { return fails("fork") ? -1 : NEXT(fork)(); }
+ssize_t getrandom(void* bytes, size_t count, unsigned flags) { return fails("getrandom") ? -1 : NEXT(getrandom)(bytes, count, flags); }
+"""
+ERRNO = {"pthread_create": 11, "fork": 11, "listen": 13, "getrandom": 38}
+SAMPLE = {("pthread_create", 1), ("pipe2", 1), ("epoll_create1", 1), ("listen", 1)}
+
+
+@pytest.mark.parametrize("call, at", [pytest.param(call, at, marks=() if (call, at) in SAMPLE else pytest.mark.full) for call in CALLS for at in range(1, 13)])
+def test_failing_call(shell, failing_call, call, at):
+    """Of the launcher and its ranks."""
+    environment = {"LD_PRELOAD": str(failing_call), "FAIL_CALL": call, "FAIL_AT": str(at), "FAIL_ERRNO": str(ERRNO.get(call, 24))}
+    done = shell.run("train", shell.config, "--quiet", "--nproc", "2", environment=environment)
+    assert done.returncode in (0, 3), told(done)
+
+
+# --- several hosts ---------------------------------------------------------------------------------------------------------------------
+
+def test_no_words_of_libraries_between_ranks(shell):
+    """Two ranks as torchrun starts them, of which one is told another config: what both print is Strata's."""
+    ranks = []
+    port = 20000 + os.getpid() % 20000
+    for rank in range(2):
+        variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        words = [shell.strata, "train", str(shell.config), "--quiet", "--set", f"learning_rate.base=1e-{rank + 3}"]
+        ranks.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**shell.environment, **variables}, cwd=shell.folder))
+    said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [3, 3], said
+    assert not [word for word in FOREIGN_WORDS if word in "".join(said)], said
+
+
+# --- the stack is full -----------------------------------------------------------------------------------------------------------------
+
+def test_a_stack_that_is_full_is_told(shell):
+    """With a stack of 64 KiB every run ends, and says something."""
+    done = shell.run("train", shell.config, "--quiet", before=limit(resource.RLIMIT_STACK, 64 << 10))
+    assert done.returncode == 0 or re.search("strata|libtorch", done.stderr), told(done)
+    assert build_folder().exists()

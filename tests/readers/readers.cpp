@@ -1,0 +1,105 @@
+#include "readers.hpp"
+
+#include <strata/input_file.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/checksum.hpp"
+#include "checkpoint/hugging_face.hpp"
+#include "checkpoint/plugin_state.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+#include "config/tree.hpp"
+#include "data/pack.hpp"
+#include "group/rank_record.hpp"
+#include "plugin_host/elf_section.hpp"
+#include "plugin_host/manifest.hpp"
+#include "schedule/trace_file.hpp"
+#include "text/json.hpp"
+#include "tokenizer/definition.hpp"
+
+namespace strata::readers {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const std::string& path) {
+  const InputFile file(path);
+  std::string text(file.size(), '\0');
+  file.read_at(0, text.data(), text.size());
+  return text;
+}
+
+std::string folder_of(const std::string& path) {
+  return fs::path(path).parent_path().string();
+}
+
+// What follows the first line of checkpoint.json, with the first line that belongs to it.
+void read_sealed(const std::string& path) {
+  const std::string body = text_of(path);
+  const fs::path folder = fs::path(path).parent_path() / "sealed";
+  fs::create_directories(folder);
+  std::ofstream(folder / "checkpoint.json", std::ios::binary)
+      << "{\"xxh3\": \"" << checkpoint::format_checksum(checkpoint::checksum_of(body)) << "\", \"checkpoint\":\n"
+      << body;
+  checkpoint::TrainingCheckpoint::read(folder);
+}
+
+void read_manifest(const std::string& text) {
+  plugin_host::Manifest manifest;
+  try {
+    plugin_host::parse_manifest(text, manifest);
+  } catch (const plugin_host::DamagedFile& error) {
+    throw UserError(std::string("the file ") + error.what());
+  }
+}
+
+void read_plugin(const std::string& path) {
+  std::string text;
+  try {
+    text = plugin_host::read_elf_section(path, ".strata");
+  } catch (const plugin_host::DamagedFile& error) {
+    throw UserError(Place{path}, error.what());
+  }
+  read_manifest(text);
+}
+
+void pack(const std::string& path) {
+  data::PackOptions options;
+  options.existing = data::Existing::Replace;
+  data::pack_text({path}, path + ".packed", options);
+}
+
+}  // namespace
+
+const std::vector<Reader>& all_readers() {
+  static const std::vector<Reader> readers{
+      {"yaml", "run.yaml", "core/config/read_yaml.cpp", [](const std::string& path) { config::read_file(path); }},
+      {"toml", "run.toml", "core/config/read_toml.cpp", [](const std::string& path) { config::read_file(path); }},
+      {"json", "run.json", "core/config/read_json.cpp", [](const std::string& path) { config::read_file(path); }},
+      {"safetensors", "model.safetensors", "core/checkpoint/safetensors.cpp",
+       [](const std::string& path) { checkpoint::SafetensorsFile file(path); }},
+      {"index", "model.safetensors.index.json", "core/checkpoint/hugging_face_import.cpp",
+       [](const std::string& path) { checkpoint::HuggingFaceFolder folder(folder_of(path)); }},
+      {"model config", "config.json", "core/checkpoint/hugging_face_import.cpp",
+       [](const std::string& path) { checkpoint::HuggingFaceFolder folder(folder_of(path)); }},
+      {"checkpoint", "checkpoint.json", "core/checkpoint/training_checkpoint.cpp",
+       [](const std::string& path) { checkpoint::TrainingCheckpoint::read(folder_of(path)); }},
+      {"sealed checkpoint", "body.json", "core/checkpoint/training_checkpoint.cpp", read_sealed},
+      {"rank file", "rank-0-of-1.json", "core/checkpoint/plugin_state.cpp",
+       [](const std::string& path) { checkpoint::read_rank_file(path); }},
+      {"manifest", "manifest.json", "core/plugin_host/manifest.cpp",
+       [](const std::string& path) { read_manifest(text_of(path)); }},
+      {"plugin file", "libstrata_x.so", "core/plugin_host/elf_section.cpp", read_plugin},
+      {"tokenizer", "tokenizer.json", "sdk/tokenizer/definition.cpp",
+       [](const std::string& path) { tokenizer::read_definition(path); }},
+      {"trace", "trace.json", "sdk/schedule/trace_file.cpp", [](const std::string& path) { trace::read_trace(path); }},
+      {"json lines", "text.jsonl", "sdk/data/jsonl.cpp", pack},
+      {"rank record", "record.json", "core/group/rank_record.cpp",
+       [](const std::string& path) { runtime::parse_record(text_of(path)); }},
+  };
+  return readers;
+}
+
+}  // namespace strata::readers
