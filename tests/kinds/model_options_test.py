@@ -8,7 +8,7 @@ from engine import Engine
 from model_folder import ModelFolders, small_models
 from place import build_folder, program
 
-# A variant's folder for each plugin; llama's for all that its options say.
+# The first by default, and all for `variant`.
 FOLDERS = {"gpt2": ["gpt2"], "gpt_neox": ["gpt_neox"], "llama": ["llama", "mistral", "qwen2"]}
 LEFT_OPEN = ("0", "0.0", "auto", "none")  # defaults that leave a size to the folder
 
@@ -41,7 +41,8 @@ def computed(result, plan):
     return result.losses, plan, result.steps[0]["gradients"]
 
 
-MEMBERS = [pytest.param(folder, option, id=f"{plugin} {option['name']} beside {folder}")
+MEMBERS = [pytest.param(folder, option, id=f"{plugin} {option['name']} beside {folder}",
+                        marks=[] if folder == plugin or option["name"] == "variant" else pytest.mark.full)
            for plugin, options in schemas().items() for option in options for folder in FOLDERS[plugin]]
 
 
