@@ -60,7 +60,7 @@ COMMANDS = {
     "pack": ("data", "pack", "run.yaml", "-o", "packed.bin", "--force"),
     "nothing": ("train", "none.yaml"),
 }
-CHEAP = [("train", (1, 2)), ("train", (0, 1, 2)), ("two ranks", (0, 1, 2)), ("save", (0, 1, 2)), ("config", (1,)), ("nothing", (2,))]
+CHEAP = [("two ranks", (0, 1, 2)), ("save", (1, 2)), ("config", (1,)), ("nothing", (2,))]
 
 
 def members():
@@ -86,8 +86,7 @@ def test_closed_streams(shell, tmp_path, command, streams):
     if "--metrics" in COMMANDS[command]:
         assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [0, 1]
     for path in tmp_path.rglob("*"):
-        if path.is_file() and path.name not in ("run.yaml", "packed.bin"):
-            assert b"loss" not in path.read_bytes() or path in (metrics,), path
+        assert path.is_dir() or b"tokens/s" not in path.read_bytes(), f"{path} holds what was printed"
 
 
 # --- what the machine lacks ------------------------------------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ def test_largest_file(shell):
 
 
 def test_few_open_files(shell):
-    for files in range(8, 40, 6):
+    for files in (10, 20):
         done = shell.run("train", shell.config, "--quiet", before=limit(resource.RLIMIT_NOFILE, files))
         assert done.returncode in (0, 2, 3, 127), told(done)
 
@@ -129,7 +128,7 @@ def test_little_memory(shell, mebibytes):
 
 def test_nobody_reads(shell):
     """`strata ... | head -1` is no full disk."""
-    for words in (("config", "reference"), ("plugins", "show", "--all")):
+    for words in (("config", "reference"),):
         started = subprocess.Popen([shell.strata, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.environment,
                                    preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN))
         started.stdout.close()
@@ -189,7 +188,7 @@ pid_t fork(void) { return fails("fork") ? -1 : NEXT(fork)(); }
 ssize_t getrandom(void* bytes, size_t count, unsigned flags) { return fails("getrandom") ? -1 : NEXT(getrandom)(bytes, count, flags); }
 """
 ERRNO = {"pthread_create": 11, "fork": 11, "listen": 13, "getrandom": 38}
-SAMPLE = {("pthread_create", 1), ("pipe2", 1), ("epoll_create1", 1), ("listen", 1)}
+SAMPLE = {("pthread_create", 1), ("listen", 1)}
 
 
 @pytest.mark.parametrize("call, at", [pytest.param(call, at, marks=() if (call, at) in SAMPLE else pytest.mark.full) for call in CALLS for at in range(1, 13)])
@@ -217,6 +216,7 @@ def test_no_words_of_libraries_between_ranks(shell):
 
 # --- the stack is full -----------------------------------------------------------------------------------------------------------------
 
+@pytest.mark.full
 def test_a_stack_that_is_full_is_told(shell):
     """With a stack of 64 KiB every run ends, and says something."""
     done = shell.run("train", shell.config, "--quiet", before=limit(resource.RLIMIT_STACK, 64 << 10))
