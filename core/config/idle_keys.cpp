@@ -87,11 +87,14 @@ void check_idle_keys(const Node& tree, const RunConfig& run) {
   if (run.checkpoint.path.empty())
     refuse_given(tree, {with_if({"checkpoint.keep"}, "checkpoint.every", run.checkpoint.every > 0), "checkpoint.path",
                         "checkpoint.path is empty, and nothing is saved", "set checkpoint.path"});
-  if (run.validation.data.path.empty())
+  const Node* const reader = find(tree, "validation.plugin");  // where it is left out, it has become that of the data
+  if (run.validation.data.path.empty() && reader != nullptr && reader->origin != "data.plugin")
     refuse_given(
-        tree, {with_if({"validation.plugin", "validation.samples", "validation.documents", "validation.document_end"},
-                       "validation.every", run.validation.every > 0),
-               "validation.path", "validation.path names no token file", "set validation.path"});
+        tree, {{"validation.plugin"}, "validation.path", "validation.path names no token file", "set validation.path"});
+  if (run.validation.data.path.empty())
+    refuse_given(tree, {with_if({"validation.samples", "validation.documents", "validation.document_end"},
+                                "validation.every", run.validation.every > 0),
+                        "validation.path", "validation.path names no token file", "set validation.path"});
 }
 
 }  // namespace strata::config

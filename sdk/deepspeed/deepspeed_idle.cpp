@@ -40,6 +40,9 @@ void DeepSpeedTranslation::leave_out_idle() {
     for (const char* const option :
          {"initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"})
       leave_out(scale + option, "loss_scale is static");
+  const std::string zero3 = "partitioner.zero3.";
+  if (is_zero(zero3 + "persistence_threshold"))
+    leave_out(zero3 + "model_persistence_threshold", "no parameter is kept whole");
   if (is_zero(sgd + "momentum")) leave_out(sgd + "dampening", "there is no momentum to dampen");
   const std::string home = value_of("offload.optimizer.plugin");
   if ((home.empty() || home == "none") && value_of("offload.automatic") != "true" && value_of("offload") != "auto")

@@ -97,7 +97,7 @@ HANGS_ON = {
     "offload.updates_at_end": NVME,
     "offload.update_elements": NVME,
     "offload.read_ahead": NVME,
-    "offload.activations_ratio": ["offload.activations.plugin=cpu", *RECOMPUTED],
+    "offload.activations_ratio": ["offload.activations.plugin=nvme", "offload.activations.nvme.path={work}", *RECOMPUTED],
     "offload.activations.plugin": RECOMPUTED,
     "learning_rate/one_cycle.cycle_min_mom": CYCLES,
     "learning_rate/one_cycle.cycle_max_mom": CYCLES,
@@ -117,6 +117,7 @@ for _plugin in ("hybrid", "zero1", "zero2", "zero3"):
     HANGS_ON[f"{_name}.error_feedback"] = [f"{_path}.gradients_on_wire=int8"]
     for _option in ("error_beta", "error_reset"):
         HANGS_ON[f"{_name}.{_option}"] = [f"{_path}.gradients_on_wire=int8", f"{_path}.error_feedback=true"]
+    HANGS_ON[f"{_name}.model_persistence_threshold"] = [f"{_path}.persistence_threshold=1000000"]
     HANGS_ON[f"{_name}.wire_block_size"] = [f"{_path}.weights_on_wire=int8"]
 HANGS_ON["precision/fp8.history"] = ["precision.fp8.scaling=delayed"]
 
@@ -132,7 +133,8 @@ SEEN_WITH = {
     "step_policy": PIPELINE,
     "scheduler/interleaved_1f1b.": ["parallel.pipeline=2", "train.accumulation=4"],
     "scheduler/pipedream.": UPDATES_WITHIN + ["train.accumulation=4"],
-    "offload.parameters_ratio": ["partitioner.plugin=zero3"],
+    "offload.parameters": ["partitioner.plugin=zero3"],
+    "offload.activations.plugin": ["offload.activations.nvme.path={work}"],
     "learning_rate/": ["train.steps=8"],
     "learning_rate/one_cycle.": ["train.steps=10", "learning_rate.one_cycle.cycle_first_step_size=3", "learning_rate.one_cycle.cycle_min_lr=0.001"],
     "learning_rate/one_cycle.cycle_first_step_size": ["train.steps=8"],
@@ -155,6 +157,10 @@ SEEN_WITH = {
     "precision/fp16.min_loss_scale": ["train.steps=5", "precision.fp16.initial_scale_power=100"],
     "precision/fp8.history": ["train.steps=5"],
 }
+for _plugin in ("hybrid", "zero1", "zero2", "zero3"):
+    for _option in ("prescale_gradients", "gradient_predivide_factor"):  # powers of two, which fp16 alone can round
+        SEEN_WITH[f"partitioner/{_plugin}.{_option}"] = ["precision.plugin=fp16", "precision.fp16.reduction=fp16",
+                                                         "precision.fp16.initial_scale_power=0"]
 for _precision in ("fp32", "bf16", "fp16", "fp8", "mxfp8"):
     SEEN_WITH[f"precision/{_precision}.max_consecutive_skips"] = ["train.steps=5", "learning_rate.base=1e30"]
 for _warmup in ("lr", "decay_lr", "cosine_lr"):
@@ -192,7 +198,7 @@ VALUES = {
     "activations.checkpoint": ["all", "[1]"],
     "offload.parameters.plugin": ["cpu"],
     "offload.optimizer.plugin": ["cpu"],
-    "offload.activations.plugin": ["cpu"],
+    "offload.activations.plugin": ["nvme"],
     "offload.update_elements": ["100"],
     "offload.read_ahead": ["0"],
     "offload.updates_at_end": ["1"],
@@ -236,15 +242,13 @@ for _model in ("gpt2", "gpt_neox", "llama"):
 for _precision in ("fp32", "bf16", "fp16", "fp8", "mxfp8"):
     VALUES[f"precision/{_precision}.max_consecutive_skips"] = ["1"]
 for _plugin in ("hybrid", "zero1", "zero2", "zero3"):
-    VALUES[f"partitioner/{_plugin}.gradient_predivide_factor"] = ["2"]
+    VALUES[f"partitioner/{_plugin}.gradient_predivide_factor"] = ["5.960464477539063e-08"]
     VALUES[f"partitioner/{_plugin}.error_reset"] = ["2"]
     VALUES[f"partitioner/{_plugin}.wire_block_size"] = ["16"]
     for _option, _value in (("prefetch_bucket_size", "1"), ("max_live_parameters", "1"), ("max_reuse_distance", "100000"),
-                            ("persistence_threshold", "100"), ("model_persistence_threshold", "1"), ("reduce_bucket_size", "100"),
+                            ("persistence_threshold", "1000000"), ("model_persistence_threshold", "1"), ("reduce_bucket_size", "100"),
                             ("allgather_bucket_size", "100")):
         VALUES[f"partitioner/{_plugin}.{_option}"] = [_value]
-
-RANKS = {f"partitioner/{plugin}.prescale_gradients": 3 for plugin in ("hybrid", "zero1", "zero2", "zero3")}  # elsewhere 2
 
 # Members that change nothing that such a run shows, and why.
 SHOWN_NOWHERE = {
@@ -265,6 +269,7 @@ SHOWN_NOWHERE = {
     "automatic.communicator": "what auto means here: tests/unit/config/automatic_test.cpp",
     "device/cuda.ranks_per_gpu": "needs a GPU: tests/gpu",
     "precision/fp16.consecutive_hysteresis": "needs an overflow after a good step: tests/unit/precision",
+    "partitioner/zero1.overlap_comm": "when a sum is waited for: tests/unit/partitioner/sharding_test.cpp",
     "offload/nvme.queue_depth": "blocks in flight: tests/unit/offload",
     "offload/nvme.block_size": "how transfers are cut: tests/unit/offload",
     "offload/nvme.interface": "how blocks reach the disk: tests/unit/offload",

@@ -70,12 +70,12 @@ class Walk:
     def filled_in(self, settings, work):
         return [setting.replace("{work}", work).replace("{tokens}", self.tokens) for setting in settings]
 
-    def run(self, settings, ranks):
-        """What a run of these settings shows; its exit status and what it said, where it is refused."""
-        key = (tuple(settings), ranks)
+    def run(self, settings):
+        """What a run of these settings on two ranks shows; its exit status and what it said, where it is refused."""
+        key = tuple(settings)
         if key not in self.seen:
             work = tempfile.mkdtemp(dir=self.folder)
-            result, plan = self.trainers.train(self.config, ranks, self.filled_in(settings, work), digests=False)
+            result, plan = self.trainers.train(self.config, 2, self.filled_in(settings, work), digests=False)
             files = sorted(os.path.relpath(os.path.join(path, name), work) for path, _, names in os.walk(work) for name in names)
             shutil.rmtree(work)
             if result.status != 0:
@@ -87,15 +87,16 @@ class Walk:
 
     def outcomes(self, member, beside):
         """What each other value of a member does: acts, refused, or a sentence."""
-        ranks = walked.RANKS.get(member.name, 2)
-        base, leaf = self.run(beside, ranks), member.name.rsplit(".", 1)[-1]
+        base, leaf = self.run(beside), member.name.rsplit(".", 1)[-1]
         assert "status" not in base, f"without the member: {beside}: {base['said']}"
         found = {}
         for value in walked.values(member):
-            changed = self.run([*beside, f"{member.path}={value}"], ranks)
-            if "status" in changed:
-                names_it = leaf in changed["said"] or value.strip('"') in changed["said"]
-                found[value] = "refused" if changed["status"] in (2, 3) and names_it else f"exit status {changed['status']}: {changed['said']}"
+            changed = self.run([*beside, f"{member.path}={value}"])
+            said, status = changed.get("said", ""), changed.get("status", 0)
+            if status == 2:
+                found[value] = "refused" if leaf in said or value.strip('"') in said else f"refused for another reason: {said}"
+            elif status not in (0, 3):  # 3: by the circumstances that the value makes, an overflow for one
+                found[value] = f"exit status {status}: {said}"
             else:
                 found[value] = "acts" if changed != base else "ignored: nothing differs"
         assert found, f"no other value is known for a {member.type}; add one to settings.py"

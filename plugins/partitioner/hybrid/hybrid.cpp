@@ -12,6 +12,7 @@
 //   ranks, P (N-1)/N; the other gathers of the step stay inside a group, P (s-1)/s each.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/idle_option.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 #include <strata/toolbox/sharding_options.hpp>
 
@@ -102,6 +103,9 @@ class Hybrid final : public toolbox::ShardedPartitioner {
     settings.parameters.released = options.stage == "3";
     settings.parameters.overlap = options.overlap_comm;
     settings.parameters.piece_elements = std::min(options.reduce_bucket_size, options.allgather_bucket_size);
+    if (options.persistence_threshold == 0)
+      toolbox::check_idle(context.plugin_name(), "model_persistence_threshold", options.model_persistence_threshold,
+                          HybridOptions().model_persistence_threshold, "persistence_threshold");
     settings.parameters.persistence_threshold = options.persistence_threshold;
     settings.parameters.model_persistence_threshold = options.model_persistence_threshold;
     settings.gradients.whole = options.stage == "1" || options.gradient_reduction == "last_micro_batch";

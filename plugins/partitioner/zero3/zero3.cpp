@@ -14,6 +14,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
+#include <strata/toolbox/idle_option.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 #include <strata/toolbox/sharding_options.hpp>
 
@@ -43,6 +44,9 @@ class Zero3 final : public toolbox::ShardedPartitioner {
     settings.parameters.released = true;
     settings.parameters.overlap = options.overlap_comm;
     settings.parameters.piece_elements = options.reduce_bucket_size;
+    if (options.persistence_threshold == 0)
+      toolbox::check_idle(context.plugin_name(), "model_persistence_threshold", options.model_persistence_threshold,
+                          Zero3Options().model_persistence_threshold, "persistence_threshold");
     settings.parameters.persistence_threshold = options.persistence_threshold;
     settings.parameters.model_persistence_threshold = options.model_persistence_threshold;
     settings.gradients.whole = options.gradient_reduction == "last_micro_batch";
