@@ -78,9 +78,9 @@ struct Outcome {
 
 // Three steps of ranks that are threads.
 Outcome train(const Config& config, int ranks, std::vector<std::string> settings) {
-  settings.insert(settings.begin(),
-                  {config.data(), "device.plugin=streams", "model.plugin=small", "optimizer.plugin=descent",
-                   "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto", "train.clip=0.5"});
+  settings.insert(settings.begin(), {config.data(), "device.plugin=streams", "model.plugin=small",
+                                     "optimizer.plugin=descent", "communicator.plugin=gloo", "train.global_batch=12",
+                                     "train.micro_batch=2", "train.accumulation=auto", "train.clip=0.5"});
   Outcome outcome;
   LocalGroups groups;
   std::mutex mutex;
