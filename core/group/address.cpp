@@ -52,7 +52,8 @@ void resolve(Resolution& resolution, const std::string& host, int port) {
 // A numeric address needs no name server.
 bool is_numeric(const std::string& host) {
   std::array<char, sizeof(in6_addr)> address{};
-  return inet_pton(AF_INET, host.c_str(), address.data()) == 1 || inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
+  return inet_pton(AF_INET, host.c_str(), address.data()) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
 }
 
 // Connecting a datagram socket chooses the route without sending; empty when there is none.
@@ -136,10 +137,10 @@ ListeningSocket::ListeningSocket(const std::string& host, int port) {
     if (handle >= 0) close(handle);
   }
   if (handle_ < 0)
-    throw EnvironmentError("rank 0 cannot serve the run's store at " + host + ":" + std::to_string(port) + ": " +
-                           (found.empty() ? "host '" + host + "' cannot be resolved: " + reason
-                                          : std::string(std::strerror(problem))) +
-                           "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port");
+    throw EnvironmentError(
+        "rank 0 cannot serve the run's store at " + host + ":" + std::to_string(port) + ": " +
+        (found.empty() ? "host '" + host + "' cannot be resolved: " + reason : std::string(std::strerror(problem))) +
+        "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port");
   port_ = port_of(handle_);
 }
 

@@ -2,8 +2,8 @@
 
 #include <limits.h>
 #include <spdlog/spdlog.h>
-#include <strata/error.hpp>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 #include <array>
@@ -71,9 +71,10 @@ void Board::claim() {
   const std::string mine = me.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string first = store_->compareSet("board/claim/" + std::to_string(rank_), "", mine);
   if (first == mine) return;
-  const std::string cause = "two processes are rank " + std::to_string(rank_) + " of one run: " +
-                            text_of(nlohmann::json::parse(first)) + " and, later, " + text_of(me) +
-                            "; start each rank once, and give runs that go on at one time different ports (MASTER_PORT)";
+  const std::string cause =
+      "two processes are rank " + std::to_string(rank_) + " of one run: " + text_of(nlohmann::json::parse(first)) +
+      " and, later, " + text_of(me) +
+      "; start each rank once, and give runs that go on at one time different ports (MASTER_PORT)";
   if (!store_->check({begun_key}))
     store_->compareSet(verdict_key, "", nlohmann::json{{"cause", cause}, {"table", ""}, {"by", -1}}.dump());
   throw EnvironmentError(cause);

@@ -140,9 +140,9 @@ class Board : public std::enable_shared_from_this<Board> {
 
   Observer observer_;
   std::vector<bool> came_;
-  double told_s_ = 0.0;                // length of the wait when it was last reported
-  Clock::time_point answered_{};       // when the store last took this rank's record
-  std::optional<std::string> lost_;    // why the store is lost
+  double told_s_ = 0.0;              // length of the wait when it was last reported
+  Clock::time_point answered_{};     // when the store last took this rank's record
+  std::optional<std::string> lost_;  // why the store is lost
   std::thread thread_;
 };
 

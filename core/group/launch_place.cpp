@@ -114,8 +114,8 @@ void read_slurm(const Environment& environment, LaunchPlace& place) {
   // Different ports for two jobs on a node, and for two steps of a job. Slurm's own steps have numbers beyond int.
   constexpr long steps_apart = 97;
   const long step = std::strtol(environment("SLURM_STEP_ID").value_or("0").c_str(), nullptr, 10) % 20000;
-  place.store_port = reader.number_or("MASTER_PORT", 1, 65535,
-                                      20000 + static_cast<int>((job + steps_apart * step) % 20000));
+  place.store_port =
+      reader.number_or("MASTER_PORT", 1, 65535, 20000 + static_cast<int>((job + steps_apart * step) % 20000));
 }
 
 }  // namespace

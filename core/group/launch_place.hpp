@@ -18,10 +18,10 @@ struct LaunchPlace {
   int local_size = 1;         // ranks on this host; 0: unknown
   std::string store_address;  // address of the run's key-value store; empty if size is 1
   int store_port = 0;
-  bool store_served = false;      // true: the launcher serves it; false: rank 0 does
-  std::string run_name;           // separates this run's keys from an earlier attempt's in the same store
-  // Local address for connections to peers: loopback unless ranks are on several hosts. Empty if the name of the store's
-  // host is not known yet: then the address from which this host reaches the store.
+  bool store_served = false;  // true: the launcher serves it; false: rank 0 does
+  std::string run_name;       // separates this run's keys from an earlier attempt's in the same store
+  // Local address for connections to peers: loopback unless ranks are on several hosts. Empty if the name of the
+  // store's host is not known yet: then the address from which this host reaches the store.
   std::string interface_address;
   bool several_hosts = false;  // some rank is on another host
 };

@@ -32,8 +32,8 @@ std::string first_different_part(const std::string& text, const std::string& oth
 
 }  // namespace
 
-// Counts this rank; the last of `members` sets the key for which the others wait. Where the answer was lost, nobody knows
-// whether this rank was counted: then the search of a long wait finds all.
+// Counts this rank; the last of `members` sets the key for which the others wait. Where the answer was lost, nobody
+// knows whether this rank was counted: then the search of a long wait finds all.
 void Rendezvous::arrive(const std::string& base, std::size_t members) {
   try {
     if (store_->add(base + "count", 1) == static_cast<std::int64_t>(members)) store_->set(base + "all", "here");
@@ -69,7 +69,8 @@ void Rendezvous::meet(const std::string& place, const std::vector<int>& members)
   const KeyOf key = [&](int rank) { return base + std::to_string(rank); };
   store_->set(key(rank_), "here");
   arrive(base, members.size());
-  wait(place, [&] { return store_->check({base + "all"}); }, members, key);
+  wait(
+      place, [&] { return store_->check({base + "all"}); }, members, key);
 }
 
 void Rendezvous::compare(const std::string& what, const std::string& text, int other, const KeyOf& key_of,
@@ -87,14 +88,16 @@ void Rendezvous::agree(const std::string& what, const std::string& text, const s
   store_->set(key(rank_), text);
   arrive(base, static_cast<std::size_t>(size_));
   if (rank_ != 0) {
-    wait(place, [&] { return store_->check({key(0)}); }, {0}, key);
+    wait(
+        place, [&] { return store_->check({key(0)}); }, {0}, key);
     return compare(what, text, 0, key, remedy);
   }
   std::vector<int> others(static_cast<std::size_t>(size_ - 1));
   std::iota(others.begin(), others.end(), 1);
   // Those who are late are not waited for where others differ already.
   const auto took = [&](int came) { compare(what, text, came, key, remedy); };
-  wait(place, [&] { return store_->check({base + "all"}); }, others, key, took);
+  wait(
+      place, [&] { return store_->check({base + "all"}); }, others, key, took);
   std::vector<std::string> keys;
   for (const int other : others) keys.push_back(key(other));
   if (keys.empty()) return;

@@ -11,6 +11,7 @@
 
 #include "group/address.hpp"
 #include "group/open_files.hpp"
+#include "group/rendezvous.hpp"
 #include "group/store_client.hpp"
 #include "group/store_server.hpp"
 
@@ -20,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Listens only on the store's address: on all interfaces, anyone on the network could write into the store. Its name may
-// be known later than this host starts.
+// Listens only on the store's address: on all interfaces, anyone on the network could write into the store. Its name
+// may be known later than this host starts.
 std::unique_ptr<StoreServer> serve(const launch::LaunchPlace& place, std::chrono::milliseconds timeout) {
   const auto end = Clock::now() + timeout;
   while (launch::resolve_until(place.store_address, place.store_port, end).first.empty() && Clock::now() < end)
@@ -64,7 +65,8 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
   const auto waits = [this](const std::string& where, const std::vector<int>& missing) {
     waiting_.emplace(*board_, Call{.group = "", .name = where}, missing);
   };
-  rendezvous_.emplace(store_, rank_, size_, Rendezvous::Hooks{waits, [this] { board_->check(); }});
+  rendezvous_ =
+      std::make_unique<Rendezvous>(store_, rank_, size_, Rendezvous::Hooks{waits, [this] { board_->check(); }});
 }
 
 void RunStore::connect(const launch::LaunchPlace& place, std::chrono::milliseconds timeout) {

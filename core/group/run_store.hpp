@@ -8,9 +8,10 @@
 
 #include "group/board.hpp"
 #include "group/launch_place.hpp"
-#include "group/rendezvous.hpp"
 
 namespace strata::runtime {
+
+class Rendezvous;
 
 // This rank's connections to the store and its side of the board. Waits have no fixed timeout while a needed rank
 // computes; see board.hpp. A store that is silent ends them, see store_client.hpp.
@@ -44,7 +45,7 @@ class RunStore {
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<Board> board_;
   std::optional<Board::Waiting> waiting_;  // during a long wait of the rendezvous
-  std::optional<Rendezvous> rendezvous_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   std::string interface_address_;
   int rank_;
   int size_;

@@ -1,5 +1,6 @@
 #include "group/store_connection.hpp"
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,14 +20,13 @@ namespace {
 using Kind = StoreProblem::Kind;
 using std::chrono::milliseconds;
 
-constexpr milliseconds slice{100};               // how soon close() is noticed
+constexpr milliseconds slice{100};                // how soon close() is noticed
 constexpr std::uint64_t longest_value = 1 << 30;  // of a sane answer
 
 // What a stranger sent first, for a message: printable characters up to the end of a line.
-std::string shown(const std::string& bytes) {
+std::string first_line_of(const std::string& bytes) {
   std::string text;
-  for (const char byte : bytes.substr(0, bytes.find_first_of("\r\n")))
-    text += byte >= ' ' && byte <= '~' ? byte : '?';
+  for (const char byte : bytes.substr(0, bytes.find_first_of("\r\n"))) text += byte >= ' ' && byte <= '~' ? byte : '?';
   return "'" + text + "'";
 }
 
@@ -82,7 +82,11 @@ void StoreConnection::connect(const std::string& host, int port, Clock::time_poi
 // Strata serves answers nobody who does not (see store_server.hpp).
 void StoreConnection::greet(const std::string& run, Clock::time_point deadline) {
   StoreRequest greeting(StoreCommand::Validate);
-  greeting.put(store_magic).put(static_cast<std::uint8_t>(StoreCommand::Set)).text("/strata/run/" + run).text("").ping();
+  greeting.put(store_magic)
+      .put(static_cast<std::uint8_t>(StoreCommand::Set))
+      .text("/strata/run/" + run)
+      .text("")
+      .ping();
   std::array<char, sizeof store_nonce> answer{};
   std::size_t got = 0;
   try {
@@ -101,7 +105,7 @@ void StoreConnection::greet(const std::string& run, Clock::time_point deadline) 
   std::array<char, 64> more{};
   const ssize_t rest = recv(handle_, more.data(), more.size(), MSG_DONTWAIT);
   if (rest > 0) text.append(more.data(), static_cast<std::size_t>(rest));
-  throw StoreProblem(Kind::Stranger, "a program that is no run's store answers there with " + shown(text));
+  throw StoreProblem(Kind::Stranger, "a program that is no run's store answers there with " + first_line_of(text));
 }
 
 void StoreConnection::wait_for(short events, Clock::time_point deadline) const {

@@ -61,7 +61,7 @@ struct StoreProblem : std::runtime_error {
     Silent,       // a program accepts connections and answers nothing
     Stranger,     // another program answers
   };
-  StoreProblem(Kind kind, const std::string& text) : std::runtime_error(text), kind(kind) {}
+  StoreProblem(Kind what_kind, const std::string& text) : std::runtime_error(text), kind(what_kind) {}
   Kind kind;
 };
 

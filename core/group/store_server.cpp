@@ -1,5 +1,6 @@
 #include "group/store_server.hpp"
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -27,10 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t most_of_a_stranger = 4096;          // bytes before the greeting is complete
+constexpr std::size_t most_of_a_stranger = 4096;  // bytes before the greeting is complete
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 28;
-constexpr std::uint64_t most_keys = 1 << 20;              // of one request
-constexpr std::chrono::seconds patience{10};              // with a connection that does not greet
+constexpr std::uint64_t most_keys = 1 << 20;          // of one request
+constexpr std::chrono::seconds longest_greeting{10};  // of a connection
 constexpr int tick_ms = 500;
 
 // Reads a request from the bytes that have come.
@@ -91,13 +92,11 @@ struct Client {
   Clock::time_point came = Clock::now();
 };
 
-}  // namespace
-
-class StoreServer::Loop {
+class ServerLoop {
  public:
-  Loop(int listening, int wake, int events, const std::string& run)
+  ServerLoop(int listening, int wake, int events, const std::string& run)
       : listening_(listening), wake_(wake), events_(events), greeting_("/strata/run/" + run) {}
-  ~Loop() {
+  ~ServerLoop() {
     for (const auto& [handle, client] : clients_) close(handle);
     for (const int handle : {listening_, wake_, events_}) close(handle);
   }
@@ -157,7 +156,7 @@ class StoreServer::Loop {
     if (now - looked_ < std::chrono::milliseconds(tick_ms)) return;
     looked_ = now;
     for (auto at = clients_.begin(); at != clients_.end();) {
-      const bool late = !at->second.has_greeted && now - at->second.came > patience;
+      const bool late = !at->second.has_greeted && now - at->second.came > longest_greeting;
       if (late) close(at->first);
       at = late ? clients_.erase(at) : std::next(at);
     }
@@ -331,12 +330,14 @@ class StoreServer::Loop {
   std::optional<Clock::time_point> accepts_again_;
 };
 
+}  // namespace
+
 StoreServer::StoreServer(launch::ListeningSocket& socket, const std::string& run) : port_(socket.port()) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int events = epoll_create1(EPOLL_CLOEXEC);
   if (wake_ < 0 || events < 0)
     throw EnvironmentError(std::string("cannot serve the run's store: ") + std::strerror(errno));
-  const auto loop = std::make_shared<Loop>(socket.release(), wake_, events, run);
+  const auto loop = std::make_shared<ServerLoop>(socket.release(), wake_, events, run);
   const SignalsHeldBack held_back;
   try {
     thread_ = std::thread([loop] { loop->run(); });

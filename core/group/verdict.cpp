@@ -72,9 +72,9 @@ std::optional<RunVerdict> lost_rank(const std::vector<Observed>& ranks, const Pa
     const bool may_be_silent = seen.process == ProcessState::Traced;  // a debugger holds it
     if (!may_be_silent && seen.silent_s >= patience.silent_s)
       return RunVerdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) + ": its process " +
-                            (seen.process == ProcessState::Runs
-                                 ? std::to_string(seen.record->process.number) + " runs, but does not reach the run's store"
-                                 : "is dead or stopped, or its host cannot be reached"),
+                            (seen.process == ProcessState::Runs ? std::to_string(seen.record->process.number) +
+                                                                      " runs, but does not reach the run's store"
+                                                                : "is dead or stopped, or its host cannot be reached"),
                         {rank}};
   }
   return std::nullopt;

@@ -1,9 +1,9 @@
 // Decides from the ranks' records whether a run can still make progress.
 //
 // [Note: What ends a wait] Ranks wait for a computing rank without limit. A run ends if a rank that others need is
-// gone, stopped or has left, or gave no sign of life for the whole timeout; if two ranks call different operations where
-// they should call the same; if ranks wait for each other in a circle; and if no rank computed or made progress for the
-// whole timeout.
+// gone, stopped or has left, or gave no sign of life for the whole timeout; if two ranks call different operations
+// where they should call the same; if ranks wait for each other in a circle; and if no rank computed or made progress
+// for the whole timeout.
 //
 // [Note: One moment] Records are written at different times, so together they may show a circle that never existed. A
 // circle counts only if each of its ranks published again, unchanged, after all of them had been seen in this state:
@@ -50,8 +50,8 @@ class Observer {
 
 struct Patience {
   Patience() = default;
-  explicit Patience(double timeout_s)
-      : timeout_s(timeout_s), silent_s(std::max(timeout_s, shortest_silence_s)), device_s(10.0 * timeout_s) {}
+  explicit Patience(double timeout)
+      : timeout_s(timeout), silent_s(std::max(timeout, shortest_silence_s)), device_s(10.0 * timeout) {}
   static constexpr double shortest_silence_s = 5.0;  // ranks may publish only every four seconds
   double timeout_s = 120.0;                          // communicator.timeout_s
   double stopped_s = 3.0;                            // a shorter stop is tolerated

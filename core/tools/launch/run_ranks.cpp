@@ -234,8 +234,7 @@ class Ranks {
   }
 
   int report_stop() const {
-    std::fprintf(stderr,
-                 "strata: rank %d of %zu (process %d) was stopped for more than %lld s; all ranks are ended\n",
+    std::fprintf(stderr, "strata: rank %d of %zu (process %d) was stopped for more than %lld s; all ranks are ended\n",
                  stopped_->rank(), processes_.size(), stopped_->number(),
                  static_cast<long long>(longest_stop.count() / 1000));
     return EnvironmentError("").exit_status();

@@ -1,6 +1,6 @@
 // Cases on what an instance leaves behind.
-#include <string.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -115,7 +115,8 @@ TEST_CASE("a run over several hosts cannot meet at a loopback address") {
              Contains("MASTER_ADDR 'localhost' is a loopback address"));
   CHECK(read(without(torchrun, "LOCAL_WORLD_SIZE")).interface_address.substr(0, 4) != "");
   const Variables two_nodes = with(with(slurm, "SLURM_STEP_NUM_NODES", "2"), "SLURM_STEP_NODELIST", "localhost,other");
-  CHECK_THAT(refusal(two_nodes), Contains("MASTER_ADDR 'localhost' is a loopback address") && Contains("not all ranks"));
+  CHECK_THAT(refusal(two_nodes),
+             Contains("MASTER_ADDR 'localhost' is a loopback address") && Contains("not all ranks"));
 }
 
 TEST_CASE("Open MPI") {

@@ -44,7 +44,8 @@ class Relay {
 
   void take(int client) {
     ++connections_;
-    const auto [addresses, problem] = strata::launch::resolve_until("127.0.0.1", server_, std::chrono::steady_clock::now());
+    const auto [addresses, problem] =
+        strata::launch::resolve_until("127.0.0.1", server_, std::chrono::steady_clock::now());
     const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(server, addresses.at(0).get(), addresses.at(0).length()) != 0) {
       close(server);
@@ -66,7 +67,8 @@ class Relay {
       does_ = Does::PassOn;
       return drop(from);
     }
-    [[maybe_unused]] const ssize_t sent = send(other_.at(from), bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent =
+        send(other_.at(from), bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL);
   }
 
   void drop(int one) {

@@ -144,8 +144,8 @@ TEST_CASE("a long wait names the missing, and can be ended") {
   const auto end = [&] {
     if (!missing.empty()) throw EnvironmentError("ended");
   };
-  runtime::Rendezvous rendezvous(
-      store, 1, 3, {[&](const std::string&, const std::vector<int>& found) { missing = found; }, end});
+  runtime::Rendezvous rendezvous(store, 1, 3,
+                                 {[&](const std::string&, const std::vector<int>& found) { missing = found; }, end});
   CHECK_THROWS_WITH(rendezvous.meet("place", {0, 1, 2}), "ended");
   CHECK(missing == std::vector<int>{0, 2});
 }

@@ -65,8 +65,8 @@ class Program {
   void run() {
     for (int client = -1; (client = accept(handle_, nullptr, nullptr)) >= 0;) {
       std::array<char, 64> request{};
-      if (!answer_.empty() && recv(client, request.data(), request.size(), 0) > 0)
-        [[maybe_unused]] const ssize_t sent = send(client, answer_.data(), answer_.size(), MSG_NOSIGNAL);
+      if (!answer_.empty() && recv(client, request.data(), request.size(), 0) > 0) [[maybe_unused]]
+        const ssize_t sent = send(client, answer_.data(), answer_.size(), MSG_NOSIGNAL);
       clients_.push_back(client);
     }
     for (const int client : clients_) close(client);
@@ -160,15 +160,16 @@ TEST_CASE("a program that is no store is told as what it is") {
           }) < 3.0);
     return text;
   };
-  CHECK_THAT(told(Program("").port()), Contains("accepts connections there and does not answer") &&
-                                           Contains("MASTER_ADDR and MASTER_PORT"));
+  CHECK_THAT(told(Program("").port()),
+             Contains("accepts connections there and does not answer") && Contains("MASTER_ADDR and MASTER_PORT"));
   CHECK_THAT(told(Program("HTTP/1.1 400 Bad\r\n\r\n").port()), Contains("answers there with 'HTTP/1.1 400 Bad'"));
   CHECK_THAT(told(Program("\x1b]0;x").port()), Contains("'?]0;x'"));
   Served served;
   CHECK_THAT(told(served.server.port(), "another"), Contains("serves another run"));
   int free_port = 0;
   { free_port = launch::ListeningSocket("127.0.0.1", 0).port(); }
-  CHECK_THAT(told(free_port), Contains("found no server of the run's store at 127.0.0.1:") && Contains("within 400 ms"));
+  CHECK_THAT(told(free_port),
+             Contains("found no server of the run's store at 127.0.0.1:") && Contains("within 400 ms"));
 }
 
 TEST_CASE("the store answers nobody who does not know the run's name") {
@@ -206,11 +207,8 @@ TEST_CASE("a rank that waits ends once its store is silent") {
   Served served;
   Relay relay(served.server.port());
   const auto client = c10::make_intrusive<StoreClient>(at(relay.port(), milliseconds(600)));
-  const auto board = std::make_shared<Board>(BoardPlace{.store = client,
-                                                        .rank = 0,
-                                                        .ranks = 2,
-                                                        .timeout = milliseconds(600),
-                                                        .hang_up = [client] { client->close(); }});
+  const auto board = std::make_shared<Board>(BoardPlace{
+      .store = client, .rank = 0, .ranks = 2, .timeout = milliseconds(600), .hang_up = [client] { client->close(); }});
   board->join();
   relay.from_now_on(Relay::Does::SayNothing);
   std::string text;
