@@ -1,5 +1,6 @@
 #include "group/store_server.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -335,9 +336,10 @@ class ServerLoop {
 StoreServer::StoreServer(launch::ListeningSocket& socket, const std::string& run) : port_(socket.port()) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int events = epoll_create1(EPOLL_CLOEXEC);
-  if (wake_ < 0 || events < 0)
+  const int listening = socket.release();
+  if (wake_ < 0 || events < 0 || fcntl(listening, F_SETFL, O_NONBLOCK) != 0)
     throw EnvironmentError(std::string("cannot serve the run's store: ") + std::strerror(errno));
-  const auto loop = std::make_shared<ServerLoop>(socket.release(), wake_, events, run);
+  const auto loop = std::make_shared<ServerLoop>(listening, wake_, events, run);
   const SignalsHeldBack held_back;
   try {
     thread_ = std::thread([loop] { loop->run(); });

@@ -20,7 +20,7 @@ struct Served {
   StoreServer server{socket, "run"};
 };
 
-StorePlace at(int port, milliseconds timeout, const std::string& run = "run") {
+StorePlace place_at(int port, milliseconds timeout, const std::string& run = "run") {
   return {.host = "127.0.0.1", .port = port, .run = run, .server = "rank 0", .timeout = timeout};
 }
 
@@ -50,11 +50,11 @@ const std::vector<std::pair<std::string, Operation>> operations{
     {"getNumKeys", [](StoreClient& store) { store.getNumKeys(); }}};
 
 // A socket that accepts connections, and answers what it is given with `answer`, if that is not empty.
-class Program {
+class OtherProgram {
  public:
-  explicit Program(std::string answer)
+  explicit OtherProgram(std::string answer)
       : answer_(std::move(answer)), port_(socket_.port()), handle_(socket_.release()), thread_([this] { run(); }) {}
-  ~Program() {
+  ~OtherProgram() {
     shutdown(handle_, SHUT_RDWR);
     thread_.join();
     close(handle_);
@@ -83,7 +83,7 @@ class Program {
 
 TEST_CASE("the store keeps what clients set") {
   Served served;
-  StoreClient store(at(served.server.port(), milliseconds(5000)));
+  StoreClient store(place_at(served.server.port(), milliseconds(5000)));
   const auto other = store.clone();
   store.set("key", bytes("value"));
   CHECK(other->get("key") == bytes("value"));
@@ -111,7 +111,7 @@ TEST_CASE("no call waits for a store that accepts connections and never answers"
   for (const auto& [name, operation] : operations) {
     INFO(name);
     Relay relay(served.server.port());
-    StoreClient store(at(relay.port(), milliseconds(150)));
+    StoreClient store(place_at(relay.port(), milliseconds(150)));
     store.set("key", bytes("value"));
     relay.from_now_on(Relay::Does::SayNothing);
     std::string text;
@@ -125,7 +125,7 @@ TEST_CASE("a lost connection is made again, and the request repeated") {
   for (const auto& [name, operation] : operations) {
     INFO(name);
     Relay relay(served.server.port());
-    StoreClient store(at(relay.port(), milliseconds(5000)));
+    StoreClient store(place_at(relay.port(), milliseconds(5000)));
     store.set("key", bytes("a"));
     relay.from_now_on(Relay::Does::LoseAnswers);
     CHECK_NOTHROW(operation(store));
@@ -136,7 +136,7 @@ TEST_CASE("a lost connection is made again, and the request repeated") {
 TEST_CASE("an add whose answer was lost is not repeated") {
   Served served;
   Relay relay(served.server.port());
-  StoreClient store(at(relay.port(), milliseconds(5000)));
+  StoreClient store(place_at(relay.port(), milliseconds(5000)));
   relay.from_now_on(Relay::Does::LoseAnswers);
   CHECK_THROWS_AS(store.add("count", 1), AddInDoubt);
   CHECK(store.add("count", 0) == 1);
@@ -144,7 +144,7 @@ TEST_CASE("an add whose answer was lost is not repeated") {
 
 TEST_CASE("a store whose process has ended is lost early") {
   auto served = std::make_unique<Served>();
-  StoreClient store(at(served->server.port(), milliseconds(60'000)));
+  StoreClient store(place_at(served->server.port(), milliseconds(60'000)));
   served.reset();
   std::string text;
   CHECK(seconds_of([&] { text = error_of<EnvironmentError>([&] { store.check({"key"}); }); }) < 5.0);
@@ -156,14 +156,14 @@ TEST_CASE("a program that is no store is told as what it is") {
   const auto told = [](int port, const std::string& run = "run") {
     std::string text;
     CHECK(seconds_of([&] {
-            text = error_of<EnvironmentError>([&] { StoreClient store(at(port, milliseconds(400), run)); });
+            text = error_of<EnvironmentError>([&] { StoreClient store(place_at(port, milliseconds(400), run)); });
           }) < 3.0);
     return text;
   };
-  CHECK_THAT(told(Program("").port()),
+  CHECK_THAT(told(OtherProgram("").port()),
              Contains("accepts connections there and does not answer") && Contains("MASTER_ADDR and MASTER_PORT"));
-  CHECK_THAT(told(Program("HTTP/1.1 400 Bad\r\n\r\n").port()), Contains("answers there with 'HTTP/1.1 400 Bad'"));
-  CHECK_THAT(told(Program("\x1b]0;x").port()), Contains("'?]0;x'"));
+  CHECK_THAT(told(OtherProgram("HTTP/1.1 400 Bad\r\n\r\n").port()), Contains("answers there with 'HTTP/1.1 400 Bad'"));
+  CHECK_THAT(told(OtherProgram("\x1b]0;x").port()), Contains("'?]0;x'"));
   Served served;
   CHECK_THAT(told(served.server.port(), "another"), Contains("serves another run"));
   int free_port = 0;
@@ -174,7 +174,7 @@ TEST_CASE("a program that is no store is told as what it is") {
 
 TEST_CASE("the store answers nobody who does not know the run's name") {
   Served served;
-  StoreClient store(at(served.server.port(), milliseconds(5000)));
+  StoreClient store(place_at(served.server.port(), milliseconds(5000)));
   store.set("secret", bytes("value"));
   const auto answer_to = [&](const std::string& request) {
     const auto [addresses, problem] = launch::resolve_until("127.0.0.1", served.server.port(), Clock::now());
@@ -206,7 +206,7 @@ TEST_CASE("the store answers nobody who does not know the run's name") {
 TEST_CASE("a rank that waits ends once its store is silent") {
   Served served;
   Relay relay(served.server.port());
-  const auto client = c10::make_intrusive<StoreClient>(at(relay.port(), milliseconds(600)));
+  const auto client = c10::make_intrusive<StoreClient>(place_at(relay.port(), milliseconds(600)));
   const auto board = std::make_shared<Board>(BoardPlace{
       .store = client, .rank = 0, .ranks = 2, .timeout = milliseconds(600), .hang_up = [client] { client->close(); }});
   board->join();
@@ -227,7 +227,7 @@ TEST_CASE("a rank that comes twice is named with both processes") {
   Served served;
   const auto board_of = [&](int rank) {
     return std::make_shared<Board>(
-        BoardPlace{.store = c10::make_intrusive<StoreClient>(at(served.server.port(), milliseconds(5000))),
+        BoardPlace{.store = c10::make_intrusive<StoreClient>(place_at(served.server.port(), milliseconds(5000))),
                    .rank = rank,
                    .ranks = 2,
                    .timeout = milliseconds(5000)});
@@ -249,7 +249,7 @@ TEST_CASE("a rank that comes twice is named with both processes") {
 
 TEST_CASE("a rank that comes twice to a run under way changes nothing for it") {
   Served served;
-  const auto store = c10::make_intrusive<StoreClient>(at(served.server.port(), milliseconds(5000)));
+  const auto store = c10::make_intrusive<StoreClient>(place_at(served.server.port(), milliseconds(5000)));
   const auto board_of = [&](int rank) {
     return std::make_shared<Board>(BoardPlace{.store = store, .rank = rank, .ranks = 1, .timeout = milliseconds(5000)});
   };
