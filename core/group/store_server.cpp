@@ -216,13 +216,15 @@ class ServerLoop {
 
   // See [Note: Greeting] in store_connection.cpp. Who names another run is told so.
   bool greet(Reader& reader, Client& client) {
-    if (reader.number<StoreCommand>() != StoreCommand::Validate) return false;
-    const bool knows = reader.number<std::uint32_t>() == store_magic;
-    const bool sets = reader.number<StoreCommand>() == StoreCommand::Set;
+    const auto first = reader.number<StoreCommand>();
+    if (!reader.incomplete && first != StoreCommand::Validate) return false;
+    const auto magic = reader.number<std::uint32_t>();
+    if (!reader.incomplete && magic != store_magic) return false;
+    const auto second = reader.number<StoreCommand>();
+    if (!reader.incomplete && second != StoreCommand::Set) return false;
     const std::string key = reader.text();
     reader.text();
     if (reader.incomplete) return true;
-    if (!knows || !sets) return false;
     client.has_greeted = key == greeting_;
     if (!client.has_greeted) put(client.out, store_of_another_run);
     return client.has_greeted;

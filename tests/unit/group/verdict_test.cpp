@@ -182,6 +182,7 @@ TEST_CASE("the timeout is how long nobody may have got on") {
   RankRecord here = waiting({"", "connecting group world"}, {1});
   const Observer::Clock::time_point begin{};
   CHECK(!judge(observer.look({here, std::nullopt}, begin), patience));
+  ++here.beat;
   CHECK_THAT(judge(observer.look({here, std::nullopt}, begin + std::chrono::seconds(6)), patience)->cause,
              Contains("connecting group world: rank 1 of 2 did not come within 5.0 s"));
 }
