@@ -1,15 +1,20 @@
 #include "group/board.hpp"
 #include "text/json.hpp"
 
-#include <signal.h>
+#include <limits.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
+
+#include "group/random_name.hpp"
+#include "group/signals_held_back.hpp"
 
 namespace strata::runtime {
 
@@ -22,47 +27,63 @@ constexpr milliseconds longest_interval{4000};
 constexpr milliseconds short_wait{500};    // do not look during shorter waits
 constexpr milliseconds explanation{2000};  // how long a failed operation waits for its cause
 constexpr milliseconds last_word{5000};    // how long a rank that leaves waits for the store
+constexpr double early_word_s = 10.0;      // an instruction that takes longer is reported
 const std::string verdict_key = "board/verdict";
+const std::string begun_key = "board/begun";
 
 std::string key_of(int rank) {
   return "board/" + std::to_string(rank);
 }
 
-// Blocks signals for threads started during its lifetime, so that existing threads get them.
-class SignalsHeldBack {
- public:
-  SignalsHeldBack() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &former_);
-  }
-  ~SignalsHeldBack() { pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
-
- private:
-  sigset_t former_{};
-};
-
 }  // namespace
 
-Board::Board(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, milliseconds timeout)
-    : store_(std::move(store)),
-      rank_(rank),
-      ranks_(ranks),
-      serves_(serves),
+Board::Board(BoardPlace place)
+    : store_(std::move(place.store)),
+      hang_up_(std::move(place.hang_up)),
+      rank_(place.rank),
+      ranks_(place.ranks),
+      serves_(place.serves),
+      patience_(std::chrono::duration<double>(place.timeout).count()),
       // Publish less often with many ranks, because one server answers all of them.
-      interval_(std::clamp(milliseconds(4 * ranks), shortest_interval, longest_interval)),
-      observer_(ranks),
-      came_(static_cast<std::size_t>(ranks)) {
-  patience_.timeout_s = std::chrono::duration<double>(timeout).count();
+      interval_(std::clamp(milliseconds(4 * ranks_), shortest_interval, longest_interval)),
+      observer_(ranks_),
+      came_(static_cast<std::size_t>(ranks_)) {
   record_.process = own_identity();
 }
 
 Board::~Board() = default;
 
 void Board::join() {
+  claim();
   publish();
+  answered_ = Clock::now();
   const SignalsHeldBack held_back;
   thread_ = std::thread([board = shared_from_this()] { board->serve(); });
+}
+
+// The first process to set the rank's key has the rank.
+void Board::claim() {
+  const auto text_of = [](const nlohmann::json& process) {
+    return "process " + process.at("number").dump() + " on host " + process.at("host").get<std::string>();
+  };
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  gethostname(host.data(), HOST_NAME_MAX);
+  const nlohmann::json me{{"number", getpid()}, {"host", host.data()}, {"token", random_name()}};
+  const std::string mine = me.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string first = store_->compareSet("board/claim/" + std::to_string(rank_), "", mine);
+  if (first == mine) return;
+  const std::string cause =
+      "two processes are rank " + std::to_string(rank_) + " of one run: " + text_of(nlohmann::json::parse(first)) +
+      " and, later, " + text_of(me) +
+      "; start each rank once, and give runs that go on at one time different ports (MASTER_PORT)";
+  if (!store_->check({begun_key}))
+    store_->compareSet(verdict_key, "", nlohmann::json{{"cause", cause}, {"table", ""}, {"by", -1}}.dump());
+  throw EnvironmentError(cause);
+}
+
+void Board::begun() {
+  if (rank_ != 0 || !store_ || std::exchange(has_begun_, true)) return;
+  store_->set(begun_key, "1");
 }
 
 void Board::leave() {
@@ -74,6 +95,8 @@ void Board::leave() {
     stopping_ = true;
     changed_.notify_all();
     ended = changed_.wait_for(lock, last_word, [this] { return served_; });
+    if (!ended) hang_up_();
+    ended = ended || changed_.wait_for(lock, last_word, [this] { return served_; });
   }
   if (ended)
     thread_.join();
@@ -109,6 +132,7 @@ Board::Waiting::Waiting(Board& board, Call call, std::vector<int> needs) : board
   board_.move(RankState::Waits, [&](RankRecord& record) {
     record.waits_for = std::move(call);
     record.needs = std::move(needs);
+    record.on_device = false;
   });
 }
 
@@ -121,6 +145,7 @@ void Board::wait_for_last(const std::string& group, const std::function<void()>&
     const auto found = record.begun.find(group);
     record.waits_for = found == record.begun.end() ? Call{} : found->second.back();
     record.needs.clear();
+    record.on_device = true;
     for (int rank = 0; found != record.begun.end() && rank < ranks_; ++rank) record.needs.push_back(rank);
   });
   block();
@@ -134,7 +159,7 @@ void Board::check() const {
   std::string text = ended_->cause;
   if (!ended_->table.empty())
     text += ". What each rank was doing:\n" + ended_->table;
-  else if (ended_->by != rank_)
+  else if (ended_->by >= 0 && ended_->by != rank_)
     text += "; rank " + std::to_string(ended_->by) + " prints what each rank was doing";
   throw EnvironmentError(text);
 }
@@ -171,11 +196,11 @@ void Board::serve() {
   for (bool last = false; !last;) {
     const Clock::time_point now = Clock::now();
     try {
-      if (!lost_) serve_once(now);
-    } catch (const std::exception&) {
-      lost_ = now;
+      if (!lost_) serve_once();
+    } catch (const std::exception& error) {
+      lost_ = error.what();
     }
-    if (lost_) take_loss(now);
+    if (lost_) take_loss(Clock::now());
     std::unique_lock lock(mutex_);
     const bool in_a_hurry = !problem_.empty() && !ended_;
     changed_.wait_for(lock, in_a_hurry ? std::min(interval_, milliseconds{100}) : interval_,
@@ -188,23 +213,23 @@ void Board::serve() {
   changed_.notify_all();
 }
 
-void Board::serve_once(Clock::time_point now) {
+void Board::serve_once() {
   if (has_ended_) return;
   publish();
+  const Clock::time_point now = Clock::now();
+  const Clock::duration blind = now - std::exchange(answered_, now);
+  if (blind > 2 * interval_ + explanation) observer_.was_blind_for(blind);
   if (!take_verdict() && wants_to_look(now)) look(now);
 }
 
-// Without the store no rank can see why it waits. The server existed at the start, so it has ended or its host is
-// unreachable. A rank that does not wait may still finish.
+// Without the store no rank can see why it waits. A rank that does not wait may still finish.
 void Board::take_loss(Clock::time_point now) {
   {
     const std::lock_guard lock(mutex_);
-    if (ended_ || now - *lost_ < explanation || record_.state != RankState::Waits || now - moved_ < explanation) return;
+    if (ended_ || record_.state != RankState::Waits || now - moved_ < explanation) return;
   }
-  end({"the run's store no longer answers, while rank " + std::to_string(rank_) +
-           " waits for others: the process that serves it (rank 0, or the launcher) has ended, or its host cannot be "
-           "reached",
-       "", rank_});
+  end({*lost_ + "; rank " + std::to_string(rank_) + " waits for others, and cannot learn whether they still come", "",
+       rank_});
 }
 
 // Publishes the last record; a rank that serves the store stays until all ranks have read how the run ended.
@@ -244,10 +269,13 @@ bool Board::wants_to_look(Clock::time_point now) const {
 }
 
 std::vector<std::optional<RankRecord>> Board::records() {
-  std::vector<std::string> keys;
+  std::vector<std::string> unseen, keys;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (!came_[static_cast<std::size_t>(rank)]) unseen.push_back(key_of(rank));
+  const bool all_came = unseen.empty() || store_->check(unseen);
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto i = static_cast<std::size_t>(rank);
-    if (!came_[i]) came_[i] = store_->check({key_of(rank)});
+    if (!came_[i]) came_[i] = all_came || store_->check({key_of(rank)});
     if (came_[i]) keys.push_back(key_of(rank));
   }
   const std::vector<std::vector<std::uint8_t>> values = store_->multiGet(keys);
@@ -269,20 +297,24 @@ void Board::look(Clock::time_point now) {
     if (!problem_.empty() && now - failed_ >= explanation) problem = problem_;
   }
   if (!problem.empty()) return write_verdict({problem, {rank_}}, ranks);
-  tell_of_long_wait(ranks, now);
+  tell_of_long_wait(ranks);
 }
 
-// A long computation does not end the run, but a warning tells the user what the run waits for.
-void Board::tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_point now) {
-  if (ranks[static_cast<std::size_t>(rank_)].unchanged_s < patience_.timeout_s) return;
-  if (std::chrono::duration<double>(now - told_).count() < patience_.timeout_s) return;
-  told_ = now;
+// A long computation does not end the run, but a warning tells the user what the run waits for: after the timeout, and
+// earlier where one instruction takes long by itself. A wait is reported again each time that it has doubled.
+void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
+  const double waited_s = ranks[static_cast<std::size_t>(rank_)].unchanged_s;
+  if (waited_s < told_s_) told_s_ = 0.0;
+  if (waited_s < std::max(std::min(early_word_s, patience_.timeout_s), 2.0 * told_s_)) return;
   const int other = computing_rank(ranks, rank_);
   if (other < 0) return;
-  const RankRecord& record = *ranks[static_cast<std::size_t>(other)].record;
-  const bool held = ranks[static_cast<std::size_t>(other)].process == ProcessState::Traced;
+  const Observed& seen = ranks[static_cast<std::size_t>(other)];
+  const double computed_s = seen.record->since_s + seen.silent_s;
+  if (waited_s < patience_.timeout_s && computed_s < early_word_s) return;
+  told_s_ = waited_s;
   spdlog::warn("rank {} waits for rank {}, which {} in {} for {:.0f} s; the wait goes on", rank_, other,
-               held ? "is held by a debugger" : "computes", record.doing, record.since_s);
+               seen.process == ProcessState::Traced ? "is held by a debugger" : "computes", seen.record->doing,
+               computed_s);
 }
 
 bool Board::take_verdict() {
@@ -291,8 +323,8 @@ bool Board::take_verdict() {
   const text::JsonDocument document({reinterpret_cast<const char*>(written.data()), written.size()},
                                     {"the run's verdict on the board"});
   const text::JsonValue verdict = document.object();
-  const std::int64_t by = verdict["by"].count();
-  verdict["by"].check(by < ranks_, "it must be a rank");
+  const std::int64_t by = verdict["by"].integer();
+  verdict["by"].check(by >= -1 && by < ranks_, "it must be a rank, or -1 for a process that is none");
   end({verdict["cause"].text(), by == rank_ ? verdict["table"].text() : "", static_cast<int>(by)});
   return true;
 }

@@ -30,15 +30,27 @@ class Store;
 
 namespace strata::runtime {
 
+struct BoardPlace {
+  c10::intrusive_ptr<c10d::Store> store;  // none in a run of one rank
+  int rank = 0;
+  int ranks = 1;
+  bool serves = false;  // this process serves the store
+  std::chrono::milliseconds timeout{};
+  std::function<void()> hang_up = [] {};  // ends the store's call under way, and every later one
+};
+
 // Shared with its thread, which is left behind if a lost store blocks it. One mutex protects everything except the
 // store and the observer, which only the thread uses.
 class Board : public std::enable_shared_from_this<Board> {
  public:
-  // `serves`: this process serves the store.
-  Board(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout);
+  explicit Board(BoardPlace place);
   ~Board();
   // Publishes this rank's first record and starts the thread. A run of one rank, which needs no store, leaves it out.
+  // Throws EnvironmentError that names both processes if another one has this rank. That ends the run as well, unless
+  // it has begun: then the others go on without the newcomer.
   void join();
+  // The ranks have compared what they must have in common: the run has begun.
+  void begun();
   // Once join() was called, before the end: publishes that this rank has left, or failed if an exception is active. A
   // rank that serves the store waits up to two seconds for the others' last records.
   void leave();
@@ -86,14 +98,15 @@ class Board : public std::enable_shared_from_this<Board> {
   };
 
   void move(RankState state, const std::function<void(RankRecord&)>& change = {});
+  void claim();
   void publish();
   void serve();
-  void serve_once(Clock::time_point now);
+  void serve_once();
   void take_loss(Clock::time_point now);
   void wait_for_last_words();
   bool wants_to_look(Clock::time_point now) const;
   void look(Clock::time_point now);
-  void tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_point now);
+  void tell_of_long_wait(const std::vector<Observed>& ranks);
   bool take_verdict();
   void write_verdict(const RunVerdict& verdict, const std::vector<Observed>& ranks);
   void end(Ended ended);
@@ -101,6 +114,7 @@ class Board : public std::enable_shared_from_this<Board> {
   std::vector<std::optional<RankRecord>> records();
 
   c10::intrusive_ptr<c10d::Store> store_;
+  std::function<void()> hang_up_;
   int rank_;
   int ranks_;
   bool serves_;
@@ -118,6 +132,7 @@ class Board : public std::enable_shared_from_this<Board> {
   std::atomic<bool> has_ended_{false};
   bool stopping_ = false;
   bool served_ = false;
+  bool has_begun_ = false;
 
   std::mutex watched_mutex_;
   std::map<std::uint64_t, std::function<void()>> watched_;
@@ -125,8 +140,9 @@ class Board : public std::enable_shared_from_this<Board> {
 
   Observer observer_;
   std::vector<bool> came_;
-  Clock::time_point told_;
-  std::optional<Clock::time_point> lost_;  // when the store stopped answering
+  double told_s_ = 0.0;              // length of the wait when it was last reported
+  Clock::time_point answered_{};     // when the store last took this rank's record
+  std::optional<std::string> lost_;  // why the store is lost
   std::thread thread_;
 };
 

@@ -249,7 +249,8 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
                          .rank = static_cast<int>(place - request.members.begin()),
                          .size = static_cast<int>(request.members.size()),
                          .timeout = settings_.timeout,
-                         .interface_address = settings_.interface_address,
+                         .interface_address = settings_.interface_address.empty() ? store_->interface_address()
+                                                                                  : settings_.interface_address,
                          .local_rank = settings_.local_rank};
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->store());
   const c10::intrusive_ptr<c10d::Backend> backend = settings_.communicator->connect(store, setup);

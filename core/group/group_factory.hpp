@@ -21,7 +21,7 @@ struct GroupSettings {
   int local_rank = 0;
   at::Device device = at::kCPU;         // the device of the tensors that the groups move
   std::chrono::milliseconds timeout{};  // how long connecting a group may take once all members are there
-  std::string interface_address;        // see LaunchPlace
+  std::string interface_address;        // see LaunchPlace; empty: that of the store's connection
   bool through_host = false;            // copy tensors to the host even if the communicator could move them directly
 };
 

@@ -64,11 +64,6 @@ class Reader {
   std::string sign_;
 };
 
-// An address that no other host can reach.
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address.starts_with("127.") || address == "::1";
-}
-
 bool all_on_one_host(const LaunchPlace& place) {
   return place.local_size == place.size;
 }
@@ -111,12 +106,16 @@ void read_slurm(const Environment& environment, LaunchPlace& place) {
   if (place.size == 1) return;
   const int nodes = reader.number("SLURM_STEP_NUM_NODES", 1, largest_size, "srun sets it");
   place.local_size = nodes == 1 ? place.size : 0;
+  place.several_hosts = nodes > 1;
   if (const auto address = environment("MASTER_ADDR"))
     place.store_address = *address;
   else
     place.store_address = nodes == 1 ? "127.0.0.1" : first_host(reader.text("SLURM_STEP_NODELIST", "srun sets it"));
+  // Different ports for two jobs on a node, and for two steps of a job. Slurm's own steps have numbers beyond int.
+  constexpr long steps_apart = 97;
+  const long step = std::strtol(environment("SLURM_STEP_ID").value_or("0").c_str(), nullptr, 10) % 20000;
   place.store_port =
-      reader.number_or("MASTER_PORT", 1, 65535, 20000 + job % 20000);  // different ports for two jobs on a node
+      reader.number_or("MASTER_PORT", 1, 65535, 20000 + static_cast<int>((job + steps_apart * step) % 20000));
 }
 
 }  // namespace
@@ -159,12 +158,19 @@ LaunchPlace read_environment(const Environment& environment) {
     read_open_mpi(environment, place);
   else if (environment("SLURM_STEP_ID"))
     read_slurm(environment, place);
+  place.several_hosts = place.several_hosts || (place.local_size > 0 && !all_on_one_host(place));
   place.interface_address = all_on_one_host(place) ? "127.0.0.1" : address_towards(place.store_address);
-  if (is_loopback(place.interface_address) && place.local_size > 0 && !all_on_one_host(place))
-    throw UserError("MASTER_ADDR '" + place.store_address + "' is a loopback address on this host, but only " +
-                    std::to_string(place.local_size) + " of " + std::to_string(place.size) +
-                    " ranks are here; set it to an address of rank 0's host that the other hosts can reach");
+  check_reachable(place, place.interface_address);
   return place;
+}
+
+void check_reachable(const LaunchPlace& place, const std::string& interface_address) {
+  if (!place.several_hosts || !is_loopback(interface_address)) return;
+  const std::string here = place.local_size == 0 ? "not all ranks are here"
+                                                 : "only " + std::to_string(place.local_size) + " of " +
+                                                       std::to_string(place.size) + " ranks are here";
+  throw UserError("MASTER_ADDR '" + place.store_address + "' is a loopback address on this host, but " + here +
+                  "; set it to an address of rank 0's host that the other hosts can reach");
 }
 
 }  // namespace strata::launch

@@ -18,10 +18,16 @@ struct LaunchPlace {
   int local_size = 1;         // ranks on this host; 0: unknown
   std::string store_address;  // address of the run's key-value store; empty if size is 1
   int store_port = 0;
-  bool store_served = false;      // true: the launcher serves it; false: rank 0 does
-  std::string run_name;           // separates this run's keys from an earlier attempt's in the same store
-  std::string interface_address;  // local address for connections to peers: loopback unless ranks are on several hosts
+  bool store_served = false;  // true: the launcher serves it; false: rank 0 does
+  std::string run_name;       // separates this run's keys from an earlier attempt's in the same store
+  // Local address for connections to peers: loopback unless ranks are on several hosts. Empty if the name of the
+  // store's host is not known yet: then the address from which this host reaches the store.
+  std::string interface_address;
+  bool several_hosts = false;  // some rank is on another host
 };
+
+// Throws UserError if ranks are on several hosts and `interface_address` is one that the others cannot reach.
+void check_reachable(const LaunchPlace& place, const std::string& interface_address);
 
 // Looks up a variable; an empty value counts as not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;

@@ -43,7 +43,8 @@ void from_json(const Json& json, Call& call) {
   call = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessIdentity, host, number, start)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankRecord, process, beat, moves, state, doing, since_s, waits_for, needs, begun)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankRecord, process, beat, moves, state, doing, since_s, waits_for, needs, on_device,
+                                   begun)
 
 std::string to_text(const RankRecord& record) {
   return Json(record).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -45,6 +45,7 @@ struct RankRecord {
   double since_s = 0.0;    // how long it has been in this state
   Call waits_for;          // when it waits; without a group, it waits for ranks to arrive at the place `name`
   std::vector<int> needs;  // when it waits: the ranks without which the wait cannot end
+  bool on_device = false;  // when it waits: for its own device, which may compute
   std::map<std::string, std::deque<Call>> begun;  // the last calls of each channel
   static constexpr std::size_t calls_kept = 16;
 

@@ -1,8 +1,8 @@
-// The run's key-value store (c10d's TCPStore), through which ranks find each other before any group is connected.
+// This rank's side of the run's key-value store, through which ranks find each other before any group is connected.
 #pragma once
 #include <chrono>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,30 +12,20 @@
 
 namespace strata::runtime {
 
-// Serves a store on a free port of the loopback address until it is destroyed. `--nproc` starts one for its ranks.
-class StoreServer {
- public:
-  StoreServer();
-  ~StoreServer();
-  int port() const { return port_; }
+class Rendezvous;
 
- private:
-  c10::intrusive_ptr<c10d::Store> store_;
-  int port_ = 0;
-};
-
-// This rank's connection to the store and its side of the board. Waits have no fixed timeout while a needed rank
-// computes; see board.hpp.
+// This rank's connections to the store and its side of the board. Waits have no fixed timeout while a needed rank
+// computes; see board.hpp. A store that is silent ends them, see store_client.hpp.
 class RunStore {
  public:
-  // Connects to the store at the address in `place`. Rank 0 serves it unless the launcher does; a run of one rank keeps
-  // it in memory. Throws EnvironmentError if it cannot be reached or served within `timeout`.
+  // Connects to the store at the address in `place`, and joins the board. Rank 0 serves the store unless the launcher
+  // does; a run of one rank keeps it in memory. Raises this process's limit of open files. Throws EnvironmentError if
+  // the store cannot be reached or served within `timeout`, or if another process has this rank.
   RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout);
   ~RunStore();
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
 
-  void set(const std::string& key, const std::string& value);
   // [collective over `members`] Waits until all members have reached `place`; throws EnvironmentError naming those that
   // have not. Use each place once: "connect group data".
   void meet(const std::string& place, const std::vector<int>& members);
@@ -49,15 +39,18 @@ class RunStore {
 
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   Board& board() { return *board_; }
+  // The local address for connections to other ranks.
+  const std::string& interface_address() const { return interface_address_; }
 
  private:
-  void wait_for(const std::string& place, const std::vector<int>& members,
-                const std::function<std::string(int)>& key_of);
-  void compare(const std::string& what, const std::string& text, const std::string& remedy,
-               const std::function<std::string(int other_rank, const std::string& other)>& find_difference);
+  void connect(const launch::LaunchPlace& place, std::chrono::milliseconds timeout);
+  void agreed();
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<Board> board_;
+  std::optional<Board::Waiting> waiting_;  // during a long wait of the rendezvous
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::string interface_address_;
   int rank_;
   int size_;
 };

@@ -69,9 +69,12 @@ std::optional<RunVerdict> lost_rank(const std::vector<Observed>& ranks, const Pa
                             std::to_string(seen.record->process.number) +
                             " was stopped by SIGSTOP or Ctrl-Z; SIGCONT continues it",
                         {rank}};
-    if (seen.process == ProcessState::Unknown && seen.silent_s >= patience.silent_s)
-      return RunVerdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) +
-                            ": its process is dead or stopped, or its host cannot be reached",
+    const bool may_be_silent = seen.process == ProcessState::Traced;  // a debugger holds it
+    if (!may_be_silent && seen.silent_s >= patience.silent_s)
+      return RunVerdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) + ": its process " +
+                            (seen.process == ProcessState::Runs ? std::to_string(seen.record->process.number) +
+                                                                      " runs, but does not reach the run's store"
+                                                                : "is dead or stopped, or its host cannot be reached"),
                         {rank}};
   }
   return std::nullopt;
@@ -136,8 +139,12 @@ std::optional<RunVerdict> circle(const std::vector<Observed>& ranks) {
 // No rank computes, and none made progress for the whole timeout.
 std::optional<RunVerdict> standstill(const std::vector<Observed>& ranks, const Patience& patience) {
   std::vector<int> absent, waiting;
+  double longest = patience.timeout_s;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i].unchanged_s < patience.timeout_s) return std::nullopt;
+    const bool device_works =
+        ranks[i].record && ranks[i].record->on_device && waited_for(ranks, static_cast<int>(i)).empty();
+    if (device_works) longest = patience.device_s;
+    if (ranks[i].unchanged_s < (device_works ? patience.device_s : patience.timeout_s)) return std::nullopt;
     if (!ranks[i].record)
       absent.push_back(static_cast<int>(i));
     else if (ranks[i].record->state == RankState::Computes)
@@ -154,6 +161,10 @@ std::optional<RunVerdict> standstill(const std::vector<Observed>& ranks, const P
                           "; see what the launcher printed about them, or raise the timeout",
                       absent};
   }
+  if (longest > patience.timeout_s)
+    return RunVerdict{"no rank made progress for " + shown(longest) +
+                          " (10 x communicator.timeout_s): devices compute without end, or no longer answer",
+                      waiting};
   return RunVerdict{"no rank made progress for " + limit + ", and none computes", waiting};
 }
 
@@ -186,6 +197,14 @@ void Observer::take(Observed& seen, RankRecord record, Clock::time_point now) co
   seen.silent_s = seconds_between(seen.beaten, now);
   seen.stopped_s = seen.stopped ? seconds_between(*seen.stopped, now) : 0.0;
   seen.record = std::move(record);
+}
+
+void Observer::was_blind_for(Clock::duration time) {
+  for (Observed& seen : seen_) {
+    seen.changed += time;
+    seen.beaten += time;
+    if (seen.stopped) *seen.stopped += time;
+  }
 }
 
 const std::vector<Observed>& Observer::look(std::vector<std::optional<RankRecord>> records, Clock::time_point now) {

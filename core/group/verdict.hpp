@@ -1,13 +1,15 @@
 // Decides from the ranks' records whether a run can still make progress.
 //
 // [Note: What ends a wait] Ranks wait for a computing rank without limit. A run ends if a rank that others need is
-// gone, stopped or has left; if two ranks call different operations where they should call the same; if ranks wait for
-// each other in a circle; and if no rank computed or made progress for the whole timeout.
+// gone, stopped or has left, or gave no sign of life for the whole timeout; if two ranks call different operations
+// where they should call the same; if ranks wait for each other in a circle; and if no rank computed or made progress
+// for the whole timeout.
 //
 // [Note: One moment] Records are written at different times, so together they may show a circle that never existed. A
 // circle counts only if each of its ranks published again, unchanged, after all of them had been seen in this state:
 // then they were all in it at one moment, and none of them could leave it.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -37,6 +39,8 @@ class Observer {
   explicit Observer(int ranks) : seen_(static_cast<std::size_t>(ranks)) {}
   // Takes the current records on the board, by rank; none for a rank that has not joined.
   const std::vector<Observed>& look(std::vector<std::optional<RankRecord>> records, Clock::time_point now);
+  // This observer saw nothing for `time`, as it had lost the store: nobody else was silent meanwhile.
+  void was_blind_for(Clock::duration time);
 
  private:
   void take(Observed& seen, RankRecord record, Clock::time_point now) const;
@@ -45,9 +49,14 @@ class Observer {
 };
 
 struct Patience {
-  double timeout_s = 120.0;  // communicator.timeout_s
-  double stopped_s = 3.0;    // a shorter stop is tolerated
-  double silent_s = 20.0;    // for a rank on another host, whose process cannot be checked
+  Patience() = default;
+  explicit Patience(double timeout)
+      : timeout_s(timeout), silent_s(std::max(timeout, shortest_silence_s)), device_s(10.0 * timeout) {}
+  static constexpr double shortest_silence_s = 5.0;  // ranks may publish only every four seconds
+  double timeout_s = 120.0;                          // communicator.timeout_s
+  double stopped_s = 3.0;                            // a shorter stop is tolerated
+  double silent_s = 120.0;                           // without a sign of life
+  double device_s = 1200.0;                          // all ranks wait for their devices, and none lacks another rank
 };
 
 struct RunVerdict {

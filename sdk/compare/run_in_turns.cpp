@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "tools/launch/run_ranks.hpp"
@@ -45,7 +47,7 @@ bool hand_on(int end) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // not a request: a rank that computes without end never takes one
   if (getppid() != parent || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) _exit(127);
   execv(program.c_str(), arguments.data());
   _exit(127);
@@ -81,8 +83,18 @@ RunInTurns::RunInTurns(RunInTurns&& other) noexcept
       arrivals_(std::exchange(other.arrivals_, -1)),
       process_(std::exchange(other.process_, -1)) {}
 
+// A run that is not wanted any more may end in good order, but not take long for it.
 RunInTurns::~RunInTurns() {
+  constexpr std::chrono::seconds patience{5};
+  close_end(turns_);
+  close_end(arrivals_);
   if (process_ > 0) kill(process_, SIGTERM);
+  for (const auto end = std::chrono::steady_clock::now() + patience; process_ > 0;) {
+    if (waitpid(process_, nullptr, WNOHANG) != 0) return;
+    if (std::chrono::steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (process_ > 0) kill(process_, SIGKILL);
   finish();
 }
 

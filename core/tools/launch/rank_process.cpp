@@ -191,12 +191,31 @@ std::string RankProcess::fate() const {
 
 bool RankProcess::reap() {
   if (ended_) return false;
+  take_stops();
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != process_)
     return ended_but_for_the_kernel();
   signal(SIGKILL);  // kills the rest of its group; while it is not reaped, its id cannot be reused
   ended_ = waitpid(process_, &wait_status_, 0) == process_;
   return ended_;
+}
+
+// The kernel tells a parent when a child is stopped and when it goes on.
+void RankProcess::take_stops() {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(process_), &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+         info.si_pid == process_) {
+    if (info.si_code != CLD_STOPPED)
+      stopped_at_.reset();
+    else if (!stopped_at_)
+      stopped_at_ = std::chrono::steady_clock::now();
+    info = {};
+  }
+}
+
+std::optional<std::chrono::milliseconds> RankProcess::stopped_for() const {
+  if (ended_ || !stopped_at_) return std::nullopt;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - *stopped_at_);
 }
 
 void RankProcess::abandon() {

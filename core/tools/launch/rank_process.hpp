@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,8 @@ class RankProcess {
   // If it has ended, records that and kills the rest of its process group; returns true if this call found that it had
   // ended. One that ended with an error a while ago, but for threads that wait in the kernel, is left behind.
   bool reap();
+  // For how long it has been stopped by a signal, if it is: not by a debugger.
+  std::optional<std::chrono::milliseconds> stopped_for() const;
   // Where it still runs: it is left behind, and counts as ended.
   void abandon();
   // It counts as ended and has not.
@@ -93,6 +96,7 @@ class RankProcess {
  private:
   void take_error_line(const std::string& line);
   bool ended_but_for_the_kernel();
+  void take_stops();
 
   int rank_;
   ErrorLines& errors_;
@@ -100,6 +104,7 @@ class RankProcess {
   bool ended_ = false, left_ = false;
   int wait_status_ = 0;
   std::chrono::steady_clock::time_point looked_, ended_at_{};  // the latter for ended_but_for_the_kernel()
+  std::optional<std::chrono::steady_clock::time_point> stopped_at_;
   std::deque<std::string> last_words_;
   std::deque<LineReader> readers_;
 };

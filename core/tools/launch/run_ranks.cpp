@@ -13,8 +13,11 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <set>
 
-#include "group/run_store.hpp"
+#include "group/address.hpp"
+#include "group/random_name.hpp"
+#include "group/store_server.hpp"
 #include "text/printable.hpp"
 #include "text/size.hpp"
 #include "tools/launch/host_resources.hpp"
@@ -38,7 +41,10 @@ constexpr milliseconds last_leave{60'000};
 // The first SIGTERM asks a rank to finish its step, which it may never do without its peer; the second ends it at once.
 constexpr milliseconds reminder{1000};
 
-Variables variables_of(int rank, int ranks, int port, int cores) {
+// A rank that is stopped for longer ends the run, as the ranks themselves end it once they have met.
+constexpr milliseconds longest_stop{5000};
+
+Variables variables_of(int rank, int ranks, int port, const std::string& run, int cores) {
   Variables variables{{"RANK", std::to_string(rank)},
                       {"LOCAL_RANK", std::to_string(rank)},
                       {"WORLD_SIZE", std::to_string(ranks)},
@@ -46,7 +52,7 @@ Variables variables_of(int rank, int ranks, int port, int cores) {
                       {"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", std::to_string(port)},
                       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                      {"TORCHELASTIC_RUN_ID", "nproc"},
+                      {"TORCHELASTIC_RUN_ID", run},
                       {"TORCHELASTIC_RESTART_COUNT", "0"}};
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
     variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, cores / ranks)));
@@ -72,11 +78,13 @@ int weight(const RankProcess& process) {
 //   Killed -> Killed          every second; at last, ranks that do not end are left behind
 class Ranks {
  public:
-  explicit Ranks(const RankProgram& program) : patience_(program.patience) {
+  explicit Ranks(const RankProgram& program)
+      : server_(socket_, run_ + "/0"),  // ranks add the count of restarts to the name
+        patience_(program.patience) {
     const std::string path = program.program.empty() ? running_executable().string() : program.program;
     for (int rank = 0; rank < program.ranks; ++rank)
       processes_.emplace_back(rank, path, program.arguments,
-                              variables_of(rank, program.ranks, server_.port(), host_.cores), errors_);
+                              variables_of(rank, program.ranks, server_.port(), run_, host_.cores), errors_);
   }
 
   int run() {
@@ -86,10 +94,12 @@ class Ranks {
       if (const std::optional<int> request = signals_.next_request()) take_request(*request);
       for (RankProcess& process : processes_)
         if (process.reap() && process.status() != 0) take_failure(process);
+      take_stops();
       if (has_deadline() && Clock::now() >= deadline_) take_deadline();
     }
     for (int i = 0; i < 2; ++i) pass_on_output();  // first the data left in the pipes, then their ends
     name_those_left();
+    if (stopped_ != nullptr && cause_ == nullptr) return report_stop();
     if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
     report();
     return cause_->status();
@@ -118,6 +128,25 @@ class Ranks {
   void pass_on_output() {
     for (RankProcess& process : processes_)
       for (LineReader* reader : process.outputs()) reader->read();
+  }
+
+  // A stopped rank cannot tell what holds up the others, and before it has met them nobody else can.
+  void take_stops() {
+    for (RankProcess& process : processes_) {
+      const std::optional<milliseconds> stopped = process.stopped_for();
+      if (!stopped) {
+        told_of_stop_.erase(process.rank());
+        continue;
+      }
+      if (told_of_stop_.insert(process.rank()).second)
+        std::fprintf(stderr,
+                     "strata: rank %d is stopped, not slow: its process %d was stopped by SIGSTOP or Ctrl-Z; SIGCONT "
+                     "continues it\n",
+                     process.rank(), process.number());
+      if (*stopped < longest_stop || state_ != State::Running) continue;
+      stopped_ = &process;
+      end_all(SIGTERM);
+    }
   }
 
   void take_failure(const RankProcess& process) {
@@ -160,9 +189,10 @@ class Ranks {
     for (RankProcess& process : processes_) process.abandon();
   }
 
+  // A stopped process takes no other signal than SIGKILL before it is continued.
   void signal_all(int number) const {
     for (const RankProcess& process : processes_)
-      if (!process.ended()) process.signal(number);
+      if (!process.ended()) process.signal(number == SIGTERM && process.stopped_for() ? SIGKILL : number);
   }
 
   void end_all(int number) {
@@ -204,6 +234,13 @@ class Ranks {
            advice;
   }
 
+  int report_stop() const {
+    std::fprintf(stderr, "strata: rank %d of %zu (process %d) was stopped for more than %lld s; all ranks are ended\n",
+                 stopped_->rank(), processes_.size(), stopped_->number(),
+                 static_cast<long long>(longest_stop.count() / 1000));
+    return EnvironmentError("").exit_status();
+  }
+
   void report() const {
     std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
                        " failed (" + cause_->fate() + "); all ranks are stopped.";
@@ -223,6 +260,8 @@ class Ranks {
   SignalReader signals_;
   const HostResources host_ = host_resources();  // at the start of the run
   ErrorLines errors_;
+  const std::string run_ = runtime::random_name();  // who does not have it from us cannot read or end the run
+  ListeningSocket socket_{"127.0.0.1", 0};
   runtime::StoreServer server_;
   milliseconds patience_;
   std::deque<RankProcess> processes_;
@@ -230,6 +269,8 @@ class Ranks {
   Clock::time_point deadline_;       // of the state; none in Running
   Clock::time_point last_patience_;  // in Killed
   const RankProcess* cause_ = nullptr;
+  const RankProcess* stopped_ = nullptr;  // ended the run by being stopped
+  std::set<int> told_of_stop_;
   bool reminded_ = false;
   int request_ = 0;
   Clock::time_point request_time_;

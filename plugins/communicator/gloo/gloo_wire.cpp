@@ -2,9 +2,12 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "broken_pipe.hpp"
+#include "listeners.hpp"
 
 namespace strata::gloo_communicator {
 
@@ -24,6 +27,17 @@ std::string first_line(const std::exception& error) {
   const std::size_t source = text.starts_with("[/") ? text.find("] ") : std::string::npos;
   const std::size_t begin = source == std::string::npos ? 0 : source + 2;
   return text.substr(begin, text.find('\n') - begin);
+}
+
+// Returns the sockets on which the device listens.
+std::vector<int> make_device(c10d::ProcessGroupGloo::Options& options, const std::string& address) {
+  static std::mutex mutex;  // between the two looks no other device may come
+  const std::lock_guard lock(mutex);
+  const std::vector<int> before = listening_sockets();
+  options.devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  std::vector<int> after = listening_sockets();
+  std::erase_if(after, [&](int socket) { return std::find(before.begin(), before.end(), socket) != before.end(); });
+  return after;
 }
 }  // namespace
 
@@ -93,8 +107,11 @@ std::shared_ptr<GlooWire::Connections> GlooWire::connect(const c10::intrusive_pt
   try {
     const auto options = c10d::ProcessGroupGloo::Options::create(setup.timeout);
     options->threads = 1;  // gloo's own collectives are not used
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(setup.interface_address));
+    const std::vector<int> listeners = make_device(*options, setup.interface_address);
     connections->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, setup.rank, setup.size, options);
+    for (const int listener : listeners) close_listener(listener);
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
                            std::to_string(setup.size) + " could not connect through " + setup.interface_address +

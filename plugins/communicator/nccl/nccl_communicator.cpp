@@ -5,7 +5,15 @@
 #include <strata/error.hpp>
 #include <strata/plugin_context.hpp>
 
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <utility>
 
 namespace {
 
@@ -27,6 +35,18 @@ std::string cause(const std::string& text) {
   return line + " (" + text.substr(begin, text.find('\n', begin) - begin) + ")";
 }
 
+using Connected = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
+
+// What `make` returns or throws; nothing if it takes longer. NCCL waits without a deadline for ranks that do not come,
+// so it does that on a thread, which is left behind: this process then ends.
+std::optional<Connected> within(std::chrono::milliseconds timeout, std::function<Connected()> make) {
+  auto task = std::make_shared<std::packaged_task<Connected()>>(std::move(make));
+  std::future<Connected> made = task->get_future();
+  std::thread([task] { (*task)(); }).detach();
+  if (made.wait_for(timeout) != std::future_status::ready) return std::nullopt;
+  return made.get();
+}
+
 class Nccl final : public Communicator {
  public:
   Nccl(PluginContext&, const NcclOptions&) {}
@@ -41,17 +61,25 @@ class Nccl final : public Communicator {
     const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->timeout = std::chrono::hours(24 * 365);  // the watchdog requires a timeout
     options->group_name = setup.name;
-    try {
-      auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, setup.rank, setup.size, options);
-      // The device that the Device plugin made current.
-      const at::Device device = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
+    // The device that the Device plugin made current.
+    const at::Device device = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
+    const auto make = [store, options, device, rank = setup.rank, size = setup.size] {
+      c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(device);
+      auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
       backend->setBoundDeviceId(device);
       backend->eagerConnectSingleDevice(device);
       return backend;
+    };
+    const std::string who =
+        "group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " + std::to_string(setup.size);
+    try {
+      if (auto backend = within(setup.timeout, std::function<Connected()>(make))) return *backend;
     } catch (const std::exception& error) {
-      throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
-                             std::to_string(setup.size) + " could not connect through NCCL: " + cause(error.what()));
+      throw EnvironmentError(who + " could not connect through NCCL: " + cause(error.what()));
     }
+    throw EnvironmentError(who + " could not connect through NCCL within " +
+                           std::to_string(std::chrono::duration<double>(setup.timeout).count()) +
+                           " s (communicator.timeout_s): another rank has ended, or its network does not answer");
   }
 };
 

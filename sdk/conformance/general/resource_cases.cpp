@@ -1,5 +1,7 @@
 // Cases on what an instance leaves behind.
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,6 +75,7 @@ void the_process_ends(Subject& subject) {
   const pid_t process = ::fork();
   require(process >= 0, "fork failed");
   if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     try {
       make_and_destroy(subject, 2);
     } catch (...) {

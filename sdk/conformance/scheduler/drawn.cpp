@@ -1,5 +1,7 @@
 // Drawn shapes, costs and settings: what the orders are checked by is written by hand, and then by the engine's own
 // validator.
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -12,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "drawn/search.hpp"
@@ -262,6 +265,7 @@ bool same_in_a_process(Subject& subject, const SchedulerWorld& world, const Sche
   const pid_t process = ::fork();
   require(process >= 0, "the kit cannot start a process");
   if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     int status = 2;
     try {
       ::setenv("RANK", "1", 1);
@@ -272,7 +276,11 @@ bool same_in_a_process(Subject& subject, const SchedulerWorld& world, const Sche
     std::_Exit(status);
   }
   int status = 0;
-  ::waitpid(process, &status, 0);
+  for (int tries = 0; ::waitpid(process, &status, WNOHANG) == 0; ++tries) {
+    if (tries == 2000) ::kill(process, SIGKILL);
+    require(tries <= 2000, "a new instance in a process of its own does not answer within 20 s");
+    std::this_thread::sleep_for(std::chrono::milliseconds(tries < 20 ? 1 : 10));
+  }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -114,6 +114,9 @@ TEST_CASE("a run over several hosts cannot meet at a loopback address") {
   CHECK_THAT(refusal(with(torchrun, "LOCAL_WORLD_SIZE", "2")),
              Contains("MASTER_ADDR 'localhost' is a loopback address"));
   CHECK(read(without(torchrun, "LOCAL_WORLD_SIZE")).interface_address.substr(0, 4) != "");
+  const Variables two_nodes = with(with(slurm, "SLURM_STEP_NUM_NODES", "2"), "SLURM_STEP_NODELIST", "localhost,other");
+  CHECK_THAT(refusal(two_nodes),
+             Contains("MASTER_ADDR 'localhost' is a loopback address") && Contains("not all ranks"));
 }
 
 TEST_CASE("Open MPI") {
@@ -135,6 +138,7 @@ TEST_CASE("Slurm") {
   CHECK(place.store_address == "127.0.0.1");
   CHECK(place.store_port == 20000 + 41003 % 20000);
   CHECK(place.run_name == "41003.0");
+  CHECK(read(with(slurm, "SLURM_STEP_ID", "1")).store_port != place.store_port);
   CHECK(read(with(slurm, "MASTER_PORT", "4000")).store_port == 4000);
   CHECK(read(with(slurm, "SLURM_STEP_NUM_TASKS", "4")).launcher == Launcher::Slurm);
   // torchrun within a Slurm job: its own variables count
@@ -155,15 +159,8 @@ TEST_CASE("the first host of a Slurm list") {
 
 TEST_CASE("local addresses") {
   CHECK(strata::launch::address_towards("127.0.0.1") == "127.0.0.1");
-  CHECK_THROWS_AS(strata::launch::address_towards("no-such-host.invalid"), strata::EnvironmentError);
+  CHECK(strata::launch::address_towards("no-such-host.invalid") == "");  // it may be known later
   strata::launch::ListeningSocket first("127.0.0.1", 0);
   CHECK(first.port() > 0);
-  CHECK(strata::launch::answers_within("localhost", first.port(), std::chrono::seconds(5)));
-  int free_port = 0;
-  {
-    const strata::launch::ListeningSocket closed("127.0.0.1", 0);
-    free_port = closed.port();
-  }
-  CHECK_FALSE(strata::launch::answers_within("127.0.0.1", free_port, std::chrono::milliseconds(50)));
   CHECK_THROWS_WITH(strata::launch::ListeningSocket("127.0.0.1", first.port()), Contains("already in use"));
 }

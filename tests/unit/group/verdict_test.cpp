@@ -132,22 +132,47 @@ TEST_CASE("a circle that never stood at one moment is none") {
   CHECK(judge(observer.look({first, second}, begin + milliseconds(9)), {}));
 }
 
-TEST_CASE("a rank of another host that is silent is given up after a while") {
-  Observer observer(2);
+TEST_CASE("a rank that is silent is given up after the timeout") {
   const Observer::Clock::time_point begin{};
+  const Patience patience(20.0);
   RankRecord far = computing();
   far.process.host = "another";
-  const RankRecord near = waiting(collective(1), {0, 1});
-  std::optional<RunVerdict> verdict;
-  for (int second = 0; second < 20; ++second)
-    CHECK(!judge(observer.look({near, far}, begin + std::chrono::seconds(second)), {}));
-  CHECK_THAT(judge(observer.look({near, far}, begin + std::chrono::seconds(21)), {})->cause,
-             Contains("rank 1 gave no sign of life for 21 s"));
+  for (const bool is_far : {true, false}) {  // on this host it runs, and does not reach the store
+    Observer observer(2);
+    RankRecord near = waiting(collective(1), {0, 1});
+    const RankRecord silent = is_far ? far : computing();
+    const auto look = [&](int second) {
+      ++near.beat;
+      return judge(observer.look({near, silent}, begin + std::chrono::seconds(second)), patience);
+    };
+    for (int second = 0; second < 20; ++second) CHECK(!look(second));
+    // What this rank did not see is no silence of others.
+    observer.was_blind_for(std::chrono::seconds(7));
+    for (int second = 20; second < 27; ++second) CHECK(!look(second));
+    const std::string cause = look(28)->cause;
+    CHECK_THAT(cause, Contains("rank 1 gave no sign of life for 21 s"));
+    CHECK_THAT(cause, Contains(is_far ? "or its host cannot be reached" : "runs, but does not reach the run's store"));
+  }
+}
+
+TEST_CASE("silence counts from the timeout, and from five seconds at least") {
+  CHECK(Patience(120.0).silent_s == 120.0);
+  CHECK(Patience(1.0).silent_s == 5.0);
+}
+
+TEST_CASE("devices that compute longer than the timeout are no standstill") {
+  RankRecord record = waiting(collective(1), {0, 1});
+  record.on_device = true;
+  const Patience patience(5.0);
+  CHECK(!after(49, {record, record}, patience));
+  CHECK_THAT(after(51, {record, record}, patience)->cause, Contains("devices compute without end"));
+  // One that has not begun what the other waits for is waited for as before.
+  RankRecord behind = waiting({"", "saving"}, {0});
+  CHECK(after(6, {record, behind}, patience));
 }
 
 TEST_CASE("the timeout is how long nobody may have got on") {
-  Patience patience;
-  patience.timeout_s = 5;
+  const Patience patience(5.0);
   // Both have begun it, and nothing comes through.
   const auto stuck = std::vector{waiting(collective(1), {0, 1}), waiting(collective(1), {0, 1})};
   CHECK(!after(4, stuck, patience));
@@ -157,6 +182,7 @@ TEST_CASE("the timeout is how long nobody may have got on") {
   RankRecord here = waiting({"", "connecting group world"}, {1});
   const Observer::Clock::time_point begin{};
   CHECK(!judge(observer.look({here, std::nullopt}, begin), patience));
+  ++here.beat;
   CHECK_THAT(judge(observer.look({here, std::nullopt}, begin + std::chrono::seconds(6)), patience)->cause,
              Contains("connecting group world: rank 1 of 2 did not come within 5.0 s"));
 }

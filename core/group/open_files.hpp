@@ -1,0 +1,20 @@
+#pragma once
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace strata::runtime {
+
+// Raises this process's soft limit of open files to the hard one: a rank holds a connection to every other rank, and
+// rank 0 may serve two to each. A limit without end is raised to a number that programs may still count up to.
+inline void allow_most_open_files() {
+  constexpr rlim_t enough = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::max(limit.rlim_cur, std::min(limit.rlim_max, enough));
+  if (limit.rlim_cur == wanted) return;
+  limit.rlim_cur = wanted;
+  setrlimit(RLIMIT_NOFILE, &limit);  // where it is refused, the former limit stays, and is named when it is met
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,28 @@
+#pragma once
+#include <sys/random.h>
+#include <strata/error.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace strata::runtime {
+
+// 128 random bits as 32 hexadecimal digits. Throws EnvironmentError.
+inline std::string random_name() {
+  std::array<unsigned char, 16> bytes{};
+  ssize_t got = -1;
+  while ((got = getrandom(bytes.data(), bytes.size(), 0)) < 0 && errno == EINTR) {
+  }
+  if (got != static_cast<ssize_t>(bytes.size()))
+    throw EnvironmentError(std::string("the system gives no random numbers: ") + std::strerror(errno));
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace strata::runtime

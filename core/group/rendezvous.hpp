@@ -1,0 +1,56 @@
+// Where ranks meet and compare, through keys of the run's store. The number of calls that it takes grows with the
+// number of ranks, and not faster: a counter tells how many have come, and the missing are looked for only in a long
+// wait.
+#pragma once
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace strata::runtime {
+
+class Rendezvous {
+ public:
+  // `waits(place, missing)` is called in a long wait, whenever ranks were found missing. `look()` is called between two
+  // looks, and may throw to end the wait.
+  struct Hooks {
+    std::function<void(const std::string& place, const std::vector<int>& missing)> waits;
+    std::function<void()> look;
+  };
+  Rendezvous(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Hooks hooks)
+      : store_(std::move(store)), rank_(rank), size_(size), hooks_(std::move(hooks)) {}
+
+  // [collective over `members`] Waits until all members have reached `place`. Use each place once.
+  void meet(const std::string& place, const std::vector<int>& members);
+  // [collective over the run] Compares `text`, whose parts end with semicolons, with rank 0's. If it differs, throws
+  // EnvironmentError with the first part that does and the remedy, on rank 0 and on the ranks that differ. `what` is
+  // used once.
+  void agree(const std::string& what, const std::string& text, const std::string& remedy);
+  // Returns how this rank's text differs from another rank's: "rank 0 has A, rank 1 has B"; empty if it does not.
+  using FindDifference = std::function<std::string(int other_rank, const std::string& other)>;
+  // [collective over the run] agree() for a text whose differences are described in another way.
+  void agree(const std::string& what, const std::string& text, const std::string& remedy,
+             const FindDifference& find_difference);
+
+ private:
+  using KeyOf = std::function<std::string(int rank)>;
+  void arrive(const std::string& base, std::size_t members);
+  void wait(const std::string& place, const std::function<bool()>& come, std::vector<int> members, const KeyOf& key_of,
+            const std::function<void(int came)>& took = {});
+  static void compare(const std::string& what, const std::string& others, int other, const std::string& remedy,
+                      const FindDifference& find_difference);
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  int rank_;
+  int size_;
+  Hooks hooks_;
+};
+
+}  // namespace strata::runtime

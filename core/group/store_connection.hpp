@@ -1,0 +1,103 @@
+// One connection to the run's store, in the protocol of c10d's TCPStore. No call blocks longer than its deadline.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace strata::runtime {
+
+// Commands of the protocol, by number.
+enum class StoreCommand : std::uint8_t {
+  Validate = 0,
+  Set = 1,
+  CompareSet = 2,
+  Get = 3,
+  Add = 4,
+  Check = 5,
+  CountKeys = 7,
+  Delete = 8,
+  Append = 9,
+  MultiGet = 10,
+  MultiSet = 11,
+  Ping = 13,
+};
+inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // follows Validate
+// Follows Ping, and is the answer. As text it ends two lines, so that a server of lines (a web server) answers at once.
+inline constexpr std::uint32_t store_nonce = 0x0A0D0A0D;
+inline constexpr std::uint32_t store_of_another_run = 0x52485430;  // what Strata's store answers who names another run
+
+// A request as bytes: integers in the machine's order, texts with their length before them.
+class StoreRequest {
+ public:
+  explicit StoreRequest(StoreCommand command) { put(static_cast<std::uint8_t>(command)); }
+  template <typename Number>
+  StoreRequest& put(Number number) {
+    bytes_.append(reinterpret_cast<const char*>(&number), sizeof number);
+    return *this;
+  }
+  StoreRequest& text(const std::string& text) {
+    put<std::uint64_t>(text.size());
+    bytes_ += text;
+    return *this;
+  }
+  // The protocol does not answer every command; a ping behind one that has no answer tells that it arrived.
+  StoreRequest& ping() { return put(static_cast<std::uint8_t>(StoreCommand::Ping)).put(store_nonce); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+// Why a connection is of no more use.
+struct StoreProblem : std::runtime_error {
+  enum class Kind {
+    Unreachable,  // its name does not resolve, there is no route, or packets get no answer
+    Refused,      // nobody listens at the port
+    Lost,         // an existing connection has ended
+    Silent,       // a program accepts connections and answers nothing
+    Stranger,     // another program answers
+  };
+  StoreProblem(Kind what_kind, const std::string& text) : std::runtime_error(text), kind(what_kind) {}
+  Kind kind;
+};
+
+class StoreConnection {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Connects, introduces itself with `run` (the run's name) and waits for the answer to a ping. Throws StoreProblem,
+  // also once `closed` is set.
+  StoreConnection(const std::string& host, int port, const std::string& run, Clock::time_point deadline,
+                  const std::atomic<bool>& closed);
+  ~StoreConnection();
+  StoreConnection(const StoreConnection&) = delete;
+  StoreConnection& operator=(const StoreConnection&) = delete;
+
+  void send(const std::string& bytes, Clock::time_point deadline);
+  void receive(void* bytes, std::size_t count, Clock::time_point deadline);
+  template <typename Number>
+  Number number(Clock::time_point deadline) {
+    Number number{};
+    receive(&number, sizeof number, deadline);
+    return number;
+  }
+  std::vector<std::uint8_t> bytes(Clock::time_point deadline);
+  void pong(Clock::time_point deadline);
+  // The address from which this host talks to the store.
+  const std::string& local_address() const { return local_address_; }
+
+ private:
+  void connect(const std::string& host, int port, Clock::time_point deadline);
+  void greet(const std::string& run, Clock::time_point deadline);
+  // Waits until the socket is ready for `events` of poll().
+  void wait_for(short events, Clock::time_point deadline) const;
+
+  const std::atomic<bool>& closed_;
+  int handle_ = -1;
+  std::string local_address_;
+};
+
+}  // namespace strata::runtime
