@@ -176,9 +176,11 @@ void CheckpointFolder::lock() {
         path_.string(), lock_->text());
   owner_ = new_owner();
   remove_temporaries();
-  const fs::path link = path_ / latest_name;
-  if (const fs::file_status status = fs::symlink_status(link, error); fs::exists(status) && !fs::is_symlink(status))
-    throw UserError(Place{link.string()}, "is in the place of the link to the latest checkpoint; move it away");
+  const fs::path latest = path_ / latest_name;
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(latest, error);
+  if (fs::exists(status) && !fs::is_symlink(status) && !fs::is_regular_file(status))
+    throw UserError(Place{latest.string()}, "is in the place of the link to the latest checkpoint; move it away");
 }
 
 void CheckpointFolder::clean_up() noexcept {
