@@ -2,8 +2,8 @@
 // many members of a kind, as loading takes longer than most commands do.
 //
 // Reads one JSON object a line: {"timeout_s": 60, "processes": [{"arguments": ["train", ...], "environment": {"RANK":
-// "0"}, "folder": PATH, "output": PATH}]}. The processes run side by side, each in its folder, and write to their
-// outputs. Answers with a line of their exit statuses, [0, 130]; one that a signal ended has 128 and its number. Those
+// "0"}, "folder": PATH, "output": PATH, "errors": PATH}]}. The processes run side by side, each in its folder, and write
+// to their outputs; standard error too where "errors" is left out. Answers with a line of their exit statuses, [0, 130]; one that a signal ended has 128 and its number. Those
 // that run longer are killed, and have the status -1.
 #include <fcntl.h>
 #include <signal.h>
@@ -24,13 +24,20 @@
 
 namespace {
 
+void redirect(const std::string& file, int to) {
+  const int opened = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (opened < 0 || dup2(opened, to) < 0) _exit(125);
+  close(opened);
+}
+
 [[noreturn]] void carry_out_here(const nlohmann::json& process) {
   setpgid(0, 0);
-  const int output = open(process["output"].get<std::string>().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (output < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0 ||
-      chdir(process["folder"].get<std::string>().c_str()) != 0)
-    _exit(125);
-  close(output);
+  redirect(process["output"], STDOUT_FILENO);
+  if (process.contains("errors"))
+    redirect(process["errors"], STDERR_FILENO);
+  else
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+  if (chdir(process["folder"].get<std::string>().c_str()) != 0) _exit(125);
   close(0);
   open("/dev/null", O_RDONLY);
   for (const auto& [name, value] : process["environment"].items())

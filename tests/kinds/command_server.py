@@ -3,6 +3,7 @@ another program, in processes of that."""
 import dataclasses
 import json
 import os
+import pathlib
 import subprocess
 import time
 
@@ -34,24 +35,26 @@ class CommandServer:
             self.count += 1
             wanted.append({"arguments": [str(word) for word in arguments], "environment": environment, "folder": str(folder),
                            "output": os.path.join(self.work, f"{self.count}.output")})
-        if self.server:
-            self.server.stdin.write(json.dumps({"timeout_s": timeout, "processes": wanted}) + "\n")
-            self.server.stdin.flush()
-            statuses = json.loads(self.server.stdout.readline())
-        else:
-            statuses = self.run_program(wanted, timeout)
+        statuses = self.statuses(wanted, timeout)
         ended = []
         for status, process in zip(statuses, wanted, strict=True):
             with open(process["output"], errors="replace") as file:
                 ended.append(Ended(status, file.read()))
         return ended
 
+    def statuses(self, wanted, timeout):
+        if not self.server:
+            return self.run_program(wanted, timeout)
+        self.server.stdin.write(json.dumps({"timeout_s": timeout, "processes": wanted}) + "\n")
+        self.server.stdin.flush()
+        return json.loads(self.server.stdout.readline())
+
     def run_program(self, wanted, timeout):
         started = []
         for process in wanted:
-            with open(process["output"], "w") as output:
+            with open(process["output"], "w") as output, open(process.get("errors", os.devnull), "w") as errors:
                 started.append(subprocess.Popen([os.environ["STRATA"], *process["arguments"]], cwd=process["folder"], stdin=subprocess.DEVNULL, stdout=output,
-                                                stderr=output, env={**self.environment, **process["environment"]}))
+                                                stderr=errors if "errors" in process else output, env={**self.environment, **process["environment"]}))
         end = time.monotonic() + timeout
         for process in started:
             try:
@@ -59,6 +62,15 @@ class CommandServer:
             except subprocess.TimeoutExpired:
                 process.kill()
         return [process.wait() if process.wait() >= 0 else 128 - process.wait() for process in started]
+
+    def command(self, *arguments, environment=None, timeout=60):
+        """One command, with its standard output and error apart."""
+        self.count += 1
+        files = [os.path.join(self.work, f"{self.count}.{name}") for name in ("output", "errors")]
+        process = {"arguments": [str(word) for word in arguments], "environment": environment or {}, "folder": self.work, "output": files[0], "errors": files[1]}
+        status, = self.statuses([process], timeout)
+        texts = [pathlib.Path(file).read_text(errors="replace") for file in files]
+        return subprocess.CompletedProcess(list(arguments), status, *texts)
 
     def call(self, folder, *arguments):
         return self.run([(folder, arguments, {})])[0]

@@ -18,6 +18,7 @@ import tempfile
 
 import pytest
 import settings as walked
+from command_server import CommandServer
 from commands import check_refused, run
 from engine import Engine, set_arguments, write_tokens
 from place import REPOSITORY, build_folder, program
@@ -130,29 +131,11 @@ def test_exceptions_are_members(walk):
 # --- beside other sources of truth -----------------------------------------------------------------------------------------------------
 
 
-class Worker:
-    """`strata` commands, each in a fork of one process."""
-
-    def __init__(self, walk):
-        self.walk = walk
-        self.process = subprocess.Popen([build_folder() / "bin/kinds_worker"], env=walk.engine.environment, text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
-
-    def run(self, *words, environment=None):
-        with tempfile.TemporaryDirectory(dir=self.walk.folder) as output:
-            self.process.stdin.write(json.dumps({"words": list(map(str, words)), "environment": environment or {}, "output": output}) + "\n")
-            self.process.stdin.flush()
-            status = int(self.process.stdout.readline())
-            texts = [open(os.path.join(output, name)).read() for name in ("stdout", "stderr")]
-        return subprocess.CompletedProcess(list(words), status, *texts)
-
-
 @pytest.fixture(scope="module")
 def worker(walk):
-    worker = Worker(walk)
-    yield worker
-    worker.process.stdin.close()
-    worker.process.wait(timeout=60)
+    server = CommandServer(walk.engine.environment["STRATA_PLUGIN_PATH"], os.path.join(walk.folder, "commands"))
+    yield server
+    server.close()
 
 
 class Saved:
@@ -165,12 +148,12 @@ class Saved:
             **CONFIG, "data": {"path": walk.tokens}, "model": {**({} if self.sizes else CONFIG["model"]), "plugin": model, "seq_len": 8},
             "partitioner": {"plugin": "ddp"}, "validation": {"path": walk.tokens, "samples": 8}})
         self.checkpoint, self.exported = os.path.join(walk.folder, f"{model}_checkpoint"), os.path.join(walk.folder, f"{model}_exported")
-        done = worker.run("train", self.config, "--quiet", *set_arguments([*self.sizes, f"checkpoint.path={self.checkpoint}", f"export={self.exported}"]))
+        done = worker.command("train", self.config, "--quiet", *set_arguments([*self.sizes, f"checkpoint.path={self.checkpoint}", f"export={self.exported}"]))
         assert done.returncode == 0, done.stderr
         self.loss = self.evaluated("--checkpoint", self.checkpoint)
 
     def evaluate(self, *words, settings=()):
-        return self.worker.run("eval", self.config, "--quiet", "--format", "json", *words, *set_arguments(settings))
+        return self.worker.command("eval", self.config, "--quiet", "--format", "json", *words, *set_arguments(settings))
 
     def evaluated(self, *words):
         done = self.evaluate(*words)
@@ -194,7 +177,7 @@ def test_model_of_a_checkpoint(saved, member):
     for value in walked.values(member):
         setting = f"{member.path}={value}"
         evaluated = run.evaluate("--checkpoint", run.checkpoint, settings=[setting])
-        resumed = run.worker.run("train", run.config, "--quiet", "--resume", run.checkpoint, *set_arguments([*run.sizes, setting, "train.steps=4"]))
+        resumed = run.worker.command("train", run.config, "--quiet", "--resume", run.checkpoint, *set_arguments([*run.sizes, setting, "train.steps=4"]))
         if option in walked.NO_ARCHITECTURE:
             assert evaluated.returncode == 0 and json.loads(evaluated.stdout)["loss"] == pytest.approx(run.loss, rel=1e-5), evaluated.stderr
             assert resumed.returncode == 0, resumed.stderr
@@ -247,7 +230,7 @@ def test_nproc_in_a_rank_of_a_launcher(walk, command, launcher):
 
 def test_forgotten_srun(walk, worker):
     """Slurm gave the job tasks, and no srun started them."""
-    done = worker.run("train", walk.config, "--quiet", environment={"SLURM_NTASKS": "8"})
+    done = worker.command("train", walk.config, "--quiet", environment={"SLURM_NTASKS": "8"})
     assert done.returncode == 0 and "SLURM_NTASKS" in done.stderr
 
 
@@ -257,7 +240,7 @@ def test_forgotten_srun(walk, worker):
 def shown_by(walk, worker, settings):
     """Exit status, standard output and error of a training of six steps, and the files that it wrote."""
     with tempfile.TemporaryDirectory(dir=walk.folder) as work:
-        done = worker.run("train", walk.config, *set_arguments(walk.filled_in(["train.steps=6", *settings], work)))
+        done = worker.command("train", walk.config, *set_arguments(walk.filled_in(["train.steps=6", *settings], work)))
         return done.returncode, done.stdout, done.stderr, sorted(os.listdir(work))
 
 
