@@ -194,3 +194,15 @@ def test_every_command_that_opens_data(strata, plugins, tmp_path, command):
         assert done.returncode == 0, done.stderr
     words = [word.replace("FILE", "wide.bin") for word in COMMANDS[command]]
     check_refused(run([strata, *words], env=environment, cwd=tmp_path), "wide.bin: every second token is", "token_type")
+
+
+def test_what_data_info_and_show_are_told(strata, plugins, tmp_path):
+    """The plugin and its options are obeyed."""
+    (tmp_path / "wide.bin").write_bytes(ids("I", 1000, 70000))
+    environment = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins)}
+    words = ("--plugin", "nanogpt", "--set", "token_type=u32")
+    for command, length in (("info", ()), ("show", ("--seq-len", "999"))):
+        done = run([strata, "data", command, "wide.bin", *length, "--format", "json", *words], env=environment, cwd=tmp_path)
+        found = json.loads(done.stdout)["tokens"]
+        assert (found if command == "info" else len(found)) == 1000, done
+        check_refused(run([strata, "data", command, "wide.bin", *length, "--plugin", "llm_c"], env=environment, cwd=tmp_path), "data/llm_c", "magic number")
