@@ -10,7 +10,6 @@ import lzma
 import os
 import pickle
 import random
-import sqlite3
 import struct
 import tarfile
 import zipfile
@@ -51,10 +50,6 @@ def tarred():
     return file.getvalue()
 
 
-def database():
-    return sqlite3.connect(":memory:").serialize() if hasattr(sqlite3.Connection, "serialize") else b"SQLite format 3\0" + bytes(4080)
-
-
 def safetensors():
     header = json.dumps({"tokens": {"dtype": "U16", "shape": [3000], "data_offsets": [0, 6000]}}).encode()
     return struct.pack("<Q", len(header)) + header + TOKENS
@@ -70,7 +65,7 @@ FILES = {
     "zstd": (b"\x28\xb5\x2f\xfd" + TOKENS, "zstd"), "lz4": (b"\x04\x22\x4d\x18" + TOKENS, "lz4"), "7-Zip": (b"7z\xbc\xaf\x27\x1c" + TOKENS, "7-Zip"),
     "tar": (tarred(), "tar"), "zip": (zipped("text.txt"), "ZIP"), "parquet": (b"PAR1" + TOKENS + b"PAR1", "Parquet"), "arrow": (b"ARROW1\0\0" + TOKENS, "Arrow"),
     "arrow stream": (b"\xff\xff\xff\xff\x88\1\0\0\x10\0\0\0" + TOKENS, "Arrow"), "hdf5": (b"\x89HDF\r\n\x1a\n" + TOKENS, "HDF5"),
-    "safetensors": (safetensors(), "safetensors"), "gguf": (b"GGUF" + TOKENS, "GGUF"), "sqlite": (database(), "SQLite"), "pdf": (b"%PDF-1.7\n" + TOKENS, "PDF"),
+    "safetensors": (safetensors(), "safetensors"), "gguf": (b"GGUF" + TOKENS, "GGUF"), "sqlite": (b"SQLite format 3\0" + TOKENS, "SQLite"), "pdf": (b"%PDF-1.7\n" + TOKENS, "PDF"),
     "png": (b"\x89PNG\r\n\x1a\n" + TOKENS, "picture"), "program": (b"\x7fELF" + TOKENS, "program"), "Megatron's index": (b"MMIDIDX\0\0" + TOKENS[1:], "Megatron"),
     "UTF-16": ("the quick brown fox\n".encode("utf-16"), "text"),
 }
@@ -104,7 +99,7 @@ def check_said(answer, name, *words):
 def test_other_files_are_no_tokens(trials, tmp_path, plugin, type):
     content, word = FILES.get(type) or (TEXTS[type], "text")
     for name in ("tokens.bin", "tokens.u32.bin", "tokens"):
-        (tmp_path / name).write_bytes(content + bytes(-len(content) % 4 if type in FILES else 0))
+        (tmp_path / name).write_bytes(content if "text" in word else content + bytes(-len(content) % 4))
         for command, path in itertools.product(("info", "show"), (tmp_path / name, tmp_path / "token*")):
             answer = trials.open(command, path, plugin)
             # The others know their own files by a header, or by a file beside them.
@@ -122,7 +117,7 @@ def test_ids_of_another_type(trials, tmp_path, type):
         check_said(trials.open("show", path, "nanogpt"), name, "token_type")
     for token_type in ("u16", "u32"):
         answer = trials.open("info", tmp_path / name, "nanogpt", f"token_type={token_type}")
-        assert json.loads(answer["out"])["tokens"] == len(content) // int(token_type[1:]) * 8, answer
+        assert json.loads(answer["out"])["tokens"] == 8 * len(content) // int(token_type[1:]), answer
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -199,3 +194,15 @@ def test_every_command_that_opens_data(strata, plugins, tmp_path, command):
         assert done.returncode == 0, done.stderr
     words = [word.replace("FILE", "wide.bin") for word in COMMANDS[command]]
     check_refused(run([strata, *words], env=environment, cwd=tmp_path), "wide.bin: every second token is", "token_type")
+
+
+def test_what_data_info_and_show_are_told(strata, plugins, tmp_path):
+    """The plugin and its options are obeyed."""
+    (tmp_path / "wide.bin").write_bytes(ids("I", 1000, 70000))
+    environment = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins)}
+    words = ("--plugin", "nanogpt", "--set", "token_type=u32")
+    for command, length in (("info", ()), ("show", ("--seq-len", "999"))):
+        done = run([strata, "data", command, "wide.bin", *length, "--format", "json", *words], env=environment, cwd=tmp_path)
+        found = json.loads(done.stdout)["tokens"]
+        assert (found if command == "info" else len(found)) == 1000, done
+        check_refused(run([strata, "data", command, "wide.bin", *length, "--plugin", "llm_c"], env=environment, cwd=tmp_path), "data/llm_c", "magic number")

@@ -147,7 +147,7 @@ TEST_CASE("a file of another type than its name says is refused, from 64 numbers
     write_file(folder / name, content);
     return nanogpt(folder / name).token_count();
   };
-  for (const std::size_t count : {64u, 100u, 5'000u, 300'000u}) {
+  for (const std::size_t count : {64u, 100u, 5'000u, 50'000u}) {
     const auto tokens = static_cast<std::int64_t>(count);
     for (const double vocabulary : {70'000.0, 128'256.0, 151'936.0, 262'144.0}) {
       CAPTURE(count, vocabulary);
@@ -159,7 +159,7 @@ TEST_CASE("a file of another type than its name says is refused, from 64 numbers
                  Contains("as in tokens of 8 bytes"));
     }
     for (const double vocabulary : {60.0, 256.0, 50'257.0, 65'536.0}) {
-      for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+      for (std::uint32_t seed = 1; seed <= (count > 1'000 ? 2 : 20); ++seed) {
         CAPTURE(count, vocabulary, seed);
         const std::string narrow = drawn_ids<std::uint16_t>(count, vocabulary, seed);
         CHECK(read("a.bin", narrow) == tokens);

@@ -178,7 +178,7 @@ TEST_CASE("saved truncation and padding are told and not used") {
   json["truncation"] = {{"max_length", 1}};
   json["padding"] = {{"strategy", "BatchLongest"}};
   const Tokenizer tokenizer(TokenizerFile(json).path());
-  CHECK(tokenizer.encode("the the").size() == 5);
+  CHECK(tokenizer.encode("the the").size() == 4);
   REQUIRE(tokenizer.notes().size() == 2);
   CHECK_THAT(tokenizer.notes()[0], Contains("truncation is {\"max_length\":1}; it is not used"));
 }
@@ -204,8 +204,8 @@ TEST_CASE("an id far behind the others takes no memory") {
 TEST_CASE("two added tokens that NFC makes equal are refused") {
   Json json = small_tokenizer();
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
-  json["added_tokens"].push_back({{"id", 261}, {"content", "\u212b"}});
-  json["added_tokens"].push_back({{"id", 262}, {"content", "\u00c5"}});
+  json["added_tokens"].push_back({{"id", 261}, {"content", "\u2126"}});
+  json["added_tokens"].push_back({{"id", 262}, {"content", "\u03a9"}});
   CHECK_THAT(error_of<UserError>([&] { Tokenizer tokenizer(TokenizerFile(json).path()); }),
              Contains("added_tokens[2].content") && Contains("by chance"));
   json["added_tokens"][2]["normalized"] = false;

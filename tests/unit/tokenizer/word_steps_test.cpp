@@ -63,8 +63,7 @@ TEST_CASE("pre-tokenizers that are read, alone and in sequences of sequences") {
   CHECK(kinds_of(sequence(split("Isolated", false), alone)) == "W");
   CHECK(kinds_of(sequence(split("Removed", true), byte_level)) == "WW");
   CHECK(kinds_of(sequence(digits(true), byte_level)) == "EW");
-  CHECK(kinds_of(sequence(
-            {{{"type", "Digits"}, {"individual_digits", false}}, split("MergedWithNext", true), alone})) == "DW");
+  CHECK(kinds_of(sequence(digits(false), split("MergedWithNext", true), alone)) == "DW");
 }
 
 TEST_CASE("a pre-tokenizer that would cut otherwise is refused with its key") {
