@@ -263,7 +263,7 @@ def shown_by(walk, worker, settings):
 
 def test_log_every(walk, worker):
     lines = [len(re.findall(r"^step +\d", shown_by(walk, worker, settings)[1], re.M)) for settings in ([], ["train.log_every=4"])]
-    assert lines == [6, 2], "each step, or the fourth and the last"
+    assert lines == [6, 3], "each step, or the first, the fourth and the last"
 
 
 def test_export(walk, worker):
