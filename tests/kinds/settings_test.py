@@ -7,6 +7,7 @@ By default a sample of the members, drawn by --seed; --full: all.
   pytest tests/kinds/settings_test.py --collect-only -q              # the members
   pytest tests/kinds/settings_test.py --full -k optimizer/lamb
 """
+import functools
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ from engine import Engine, set_arguments, write_tokens
 from place import REPOSITORY, build_folder, program
 from trainers import Trainers
 
-SAMPLE = 40  # members that are walked by default
+SAMPLE, FEW = 24, 5  # members that are walked by default, of all and of some
 CONFIG = {"device": "cpu", "data": {"path": ""}, "train": {"steps": 3, "micro_batch": 2, "accumulation": 2}, "learning_rate": {"base": 0.01},
           "model": {"plugin": "gpt_neox", "hidden_size": 16, "layers": 3, "heads": 2, "vocabulary": 257, "rotary_fraction": 1, "seq_len": 8},
           "partitioner": {"plugin": "zero1"}}
@@ -36,17 +37,22 @@ def engine_in(folder):
     return Engine(program(), [build_folder() / "lib/strata/plugins"], folder)
 
 
+@functools.cache
+def members():
+    with tempfile.TemporaryDirectory() as folder:
+        return walked.members(engine_in(folder))
+
+
 def pytest_generate_tests(metafunc):
     if "member" not in metafunc.fixturenames:
         return
-    with tempfile.TemporaryDirectory() as folder:
-        found = [member for member in walked.members(engine_in(folder)) if member.name not in walked.SHOWN_NOWHERE]
+    found = [member for member in members() if member.name not in walked.SHOWN_NOWHERE]
     if metafunc.function is test_idle_is_refused:
         found = [member for member in found if walked.surroundings(member)[0]]
     if metafunc.function is test_model_of_a_checkpoint or metafunc.function is test_model_of_a_folder:
         found = [member for member in found if member.plugin.startswith("model/")]
     draw = random.Random(metafunc.config.getoption("--seed"))
-    drawn = set(draw.sample(found, min(SAMPLE if metafunc.function is test_acts else SAMPLE // 5, len(found))))
+    drawn = set(draw.sample(found, min(SAMPLE if metafunc.function is test_acts else FEW, len(found))))
     metafunc.parametrize("member", [pytest.param(member, id=member.name, marks=[] if member in drawn else pytest.mark.full) for member in found])
 
 
@@ -121,8 +127,8 @@ def test_idle_is_refused(walk, member):
     assert set(found.values()) <= {"acts", "refused"}, f"{member.path} beside {seen_with}: {found}"
 
 
-def test_exceptions_are_members(walk):
-    known = {member.name for member in walked.members(walk.engine)}
+def test_exceptions_are_members():
+    known = {member.name for member in members()}
     assert set(walked.SHOWN_NOWHERE) <= known
     assert set(walked.VALUES) <= known
 
