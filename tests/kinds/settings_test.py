@@ -190,6 +190,10 @@ def saved(walk, worker):
     return lambda model: made.get(model) or made.setdefault(model, Saved(walk, worker, model))
 
 
+def other_models(member):
+    return [value for value in walked.values(member) if (member.name, value) not in walked.SAME_MODEL]
+
+
 def is_refused(done, member):
     return done.returncode == 2 and member.name.rsplit(".", 1)[1] in done.stderr
 
@@ -197,7 +201,7 @@ def is_refused(done, member):
 def test_model_of_a_checkpoint(saved, member):
     """An evaluation and a resumed run have the model that was saved, or are refused."""
     run, option = saved(member.plugin.split("/")[1]), member.name.rsplit(".", 1)[1]
-    for value in walked.values(member):
+    for value in other_models(member):
         setting = f"{member.path}={value}"
         evaluated = run.evaluate("--checkpoint", run.checkpoint, settings=[setting])
         resumed = run.worker.run("train", run.config, "--quiet", "--resume", run.checkpoint, *set_arguments([*run.sizes, setting, "train.steps=4"]))
@@ -211,7 +215,7 @@ def test_model_of_a_checkpoint(saved, member):
 
 def test_model_of_a_folder(saved, member):
     run, option = saved(member.plugin.split("/")[1]), member.name.rsplit(".", 1)[1]
-    for value in walked.values(member):
+    for value in other_models(member):
         setting = f"{member.path}={value}"
         evaluated = run.evaluate("--init", run.exported, settings=[setting])
         if option in walked.NO_ARCHITECTURE or evaluated.returncode == 0:
