@@ -102,7 +102,7 @@ def batch_of(micro_batch):
     return [f"train.micro_batch={micro_batch}", f"train.accumulation={8 // micro_batch}"]
 
 
-@pytest.mark.parametrize("extension", ["yaml", "toml", "json"])
+@pytest.mark.parametrize("extension", ["yaml", *(pytest.param(other, marks=pytest.mark.full) for other in ("toml", "json"))])
 def test_converted_file_trains_alike(trained, engine, tokens, extension):
     output = os.path.join(engine.work, f"{trained.name}.converted.{extension}")
     done = strata(engine, "config", "convert", trained.path, "--model", "gpt_neox", "-o", output, *engines.set_arguments(TINY))

@@ -245,20 +245,23 @@ for _plugin in ("hybrid", "zero1", "zero2", "zero3"):
     VALUES[f"partitioner/{_plugin}.gradient_predivide_factor"] = ["5.960464477539063e-08"]
     VALUES[f"partitioner/{_plugin}.error_reset"] = ["2"]
     VALUES[f"partitioner/{_plugin}.wire_block_size"] = ["16"]
+    VALUES[f"partitioner/{_plugin}.reduce_bucket_size"] = ["100"]
+    if _plugin != "zero3":
+        VALUES[f"partitioner/{_plugin}.allgather_bucket_size"] = ["100"]
+for _plugin in ("hybrid", "zero3"):
     for _option, _value in (("prefetch_bucket_size", "1"), ("max_live_parameters", "1"), ("max_reuse_distance", "100000"),
-                            ("persistence_threshold", "1000000"), ("model_persistence_threshold", "1"), ("reduce_bucket_size", "100"),
-                            ("allgather_bucket_size", "100")):
+                            ("persistence_threshold", "1000000"), ("model_persistence_threshold", "1")):
         VALUES[f"partitioner/{_plugin}.{_option}"] = [_value]
 
 # Members that change nothing that such a run shows, and why.
 SHOWN_NOWHERE = {
-    "train.log_every": "lines of progress: tests/kinds/settings_test.py, test_log_every",
+    "train.log_every": "lines of progress: test_log_every",
     "communicator.plugin": "ranks are threads here: tests/communicator, tests/matrix",
     "communicator.timeout_s": "a limit of waiting: tests/faults",
     "communicator/shm.slot_size": "memory between processes: tests/unit/communicator",
     "communicator/shm.ring_size": "memory between processes: tests/unit/communicator",
     "compare": "`strata compare` alone trains the variants: tests/compare; a program refuses it",
-    "export": "`strata train` alone writes it: tests/kinds/settings_test.py, test_export",
+    "export": "`strata train` alone writes it: test_export",
     "memory_budget": "chosen by: tests/deepspeed, tests/auto_offload; refused elsewhere: test_memory_budget",
     "device_budget": "a limit: tests/auto_offload, test_device_budget",
     "offload.host.plugin": "offload.automatic measures processes: tests/auto_offload",
@@ -280,6 +283,8 @@ SHOWN_NOWHERE = {
 
 # Options of a model that leave its function of the weights as it is: how it is computed, and what acts in training only.
 NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "initializer_range", "embedding_dropout", "attention_dropout", "hidden_dropout"}
+
+SAME_MODEL = {("model/llama.rotary_scaling", "none")}  # values that spell what the default means
 
 # Commands whose --nproc is a number to plan for: they start no ranks.
 PLANS_FOR_RANKS = {"plan", "config show", "config convert"}

@@ -7,6 +7,7 @@ By default a sample of the members, drawn by --seed; --full: all.
   pytest tests/kinds/settings_test.py --collect-only -q              # the members
   pytest tests/kinds/settings_test.py --full -k optimizer/lamb
 """
+import functools
 import hashlib
 import json
 import os
@@ -24,7 +25,7 @@ from engine import Engine, set_arguments, write_tokens
 from place import REPOSITORY, build_folder, program
 from trainers import Trainers
 
-SAMPLE = 40  # members that are walked by default
+SAMPLE, FEW = 24, 5  # members that are walked by default, of all and of some
 CONFIG = {"device": "cpu", "data": {"path": ""}, "train": {"steps": 3, "micro_batch": 2, "accumulation": 2}, "learning_rate": {"base": 0.01},
           "model": {"plugin": "gpt_neox", "hidden_size": 16, "layers": 3, "heads": 2, "vocabulary": 257, "rotary_fraction": 1, "seq_len": 8},
           "partitioner": {"plugin": "zero1"}}
@@ -37,17 +38,22 @@ def engine_in(folder):
     return Engine(program(), [build_folder() / "lib/strata/plugins"], folder)
 
 
+@functools.cache
+def members():
+    with tempfile.TemporaryDirectory() as folder:
+        return walked.members(engine_in(folder))
+
+
 def pytest_generate_tests(metafunc):
     if "member" not in metafunc.fixturenames:
         return
-    with tempfile.TemporaryDirectory() as folder:
-        found = [member for member in walked.members(engine_in(folder)) if member.name not in walked.SHOWN_NOWHERE]
+    found = [member for member in members() if member.name not in walked.SHOWN_NOWHERE]
     if metafunc.function is test_idle_is_refused:
         found = [member for member in found if walked.surroundings(member)[0]]
     if metafunc.function is test_model_of_a_checkpoint or metafunc.function is test_model_of_a_folder:
         found = [member for member in found if member.plugin.startswith("model/")]
     draw = random.Random(metafunc.config.getoption("--seed"))
-    drawn = set(draw.sample(found, min(SAMPLE if metafunc.function is test_acts else SAMPLE // 5, len(found))))
+    drawn = set(draw.sample(found, min(SAMPLE if metafunc.function is test_acts else FEW, len(found))))
     metafunc.parametrize("member", [pytest.param(member, id=member.name, marks=[] if member in drawn else pytest.mark.full) for member in found])
 
 
@@ -122,8 +128,8 @@ def test_idle_is_refused(walk, member):
     assert set(found.values()) <= {"acts", "refused"}, f"{member.path} beside {seen_with}: {found}"
 
 
-def test_exceptions_are_members(walk):
-    known = {member.name for member in walked.members(walk.engine)}
+def test_exceptions_are_members():
+    known = {member.name for member in members()}
     assert set(walked.SHOWN_NOWHERE) <= known
     assert set(walked.VALUES) <= known
 
@@ -167,6 +173,10 @@ def saved(walk, worker):
     return lambda model: made.get(model) or made.setdefault(model, Saved(walk, worker, model))
 
 
+def other_models(member):
+    return [value for value in walked.values(member) if (member.name, value) not in walked.SAME_MODEL]
+
+
 def is_refused(done, member):
     return done.returncode == 2 and member.name.rsplit(".", 1)[1] in done.stderr
 
@@ -174,7 +184,7 @@ def is_refused(done, member):
 def test_model_of_a_checkpoint(saved, member):
     """An evaluation and a resumed run have the model that was saved, or are refused."""
     run, option = saved(member.plugin.split("/")[1]), member.name.rsplit(".", 1)[1]
-    for value in walked.values(member):
+    for value in other_models(member):
         setting = f"{member.path}={value}"
         evaluated = run.evaluate("--checkpoint", run.checkpoint, settings=[setting])
         resumed = run.worker.command("train", run.config, "--quiet", "--resume", run.checkpoint, *set_arguments([*run.sizes, setting, "train.steps=4"]))
@@ -188,7 +198,7 @@ def test_model_of_a_checkpoint(saved, member):
 
 def test_model_of_a_folder(saved, member):
     run, option = saved(member.plugin.split("/")[1]), member.name.rsplit(".", 1)[1]
-    for value in walked.values(member):
+    for value in other_models(member):
         setting = f"{member.path}={value}"
         evaluated = run.evaluate("--init", run.exported, settings=[setting])
         if option in walked.NO_ARCHITECTURE or evaluated.returncode == 0:
@@ -246,7 +256,7 @@ def shown_by(walk, worker, settings):
 
 def test_log_every(walk, worker):
     lines = [len(re.findall(r"^step +\d", shown_by(walk, worker, settings)[1], re.M)) for settings in ([], ["train.log_every=4"])]
-    assert lines == [6, 2], "each step, or the fourth and the last"
+    assert lines == [6, 3], "each step, or the first, the fourth and the last"
 
 
 def test_export(walk, worker):

@@ -28,6 +28,17 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(resolved({minimal_config}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
 
+TEST_CASE("the host's home of an automatic offload is the first of automatic.offload.host that there is") {
+  const auto host = [](const std::string& more) {
+    const Outcome result = outcome({minimal_config, "offload: {automatic: true}\n" + more});
+    return result.error.empty() ? result.run.offload.host->name : result.error;
+  };
+  CHECK(host("") == "cpu");
+  CHECK(host("automatic: {offload: {host: [nvme, cpu]}}") == "nvme");
+  CHECK(host("automatic: {offload: {host: [moon, cpu]}}") == "cpu");
+  CHECK(host("automatic: {offload: {host: [moon]}}").find("moon: there is no such plugin") != std::string::npos);
+}
+
 TEST_CASE("a device whose communicator is not there is to blame, not the file that says which one it takes") {
   FakePlugins without_nccl;
   without_nccl.gpu_obstacle = "";

@@ -10,7 +10,6 @@
 namespace strata {
 namespace {
 
-constexpr double pi = 3.14159265358979323846;
 constexpr double base = 3e-4;
 
 // What DeepSpeed's optimizer holds when it updates.
@@ -22,20 +21,13 @@ struct Used {
 // A schedule after `last + 1` of its steps; -1: just created.
 using Schedule = std::function<Used(int last)>;
 
-void check(const runtime::RunLearningRate& ours, const Schedule& theirs, bool with_momentum = false) {
+void check_used(const runtime::RunLearningRate& ours, const Schedule& theirs, bool with_momentum = false) {
   for (int update = 0; update < ours.steps() + 40; ++update) {
     CAPTURE(update);
     const Used used = theirs(update - 1);
     CHECK(ours.rate(update) == Approx(used.rate).epsilon(1e-12).margin(1e-15));
     if (with_momentum) CHECK(*ours.momentum(update) == Approx(used.momentum).epsilon(1e-12));
   }
-}
-
-std::string text(double value) {
-  return config::to_text(OptionValue(value));
-}
-std::string text(int value) {
-  return std::to_string(value);
 }
 
 class Draw {
@@ -69,10 +61,10 @@ TEST_CASE("warmup_lr and warmup_decay_lr have the rates that DeepSpeed's optimiz
       const double gamma = last >= w ? after : log ? std::log1p(last) / std::log(w) : 1.0 * last / w;
       return Used{low + (high - low) * gamma};
     };
-    check(learning_rate_of("warmup_lr", options, {steps, 0, base}), [=](int last) { return warmup(last, 1.0); });
+    check_used(learning_rate_of("warmup_lr", options, {steps, 0, base}), [=](int last) { return warmup(last, 1.0); });
     options.emplace_back("total_num_steps", text(total));
-    check(learning_rate_of("warmup_decay_lr", options, {steps, 0, base}),
-          [=](int last) { return warmup(last, std::max(0.0, (total - last) / std::max(1.0, 1.0 * total - w))); });
+    check_used(learning_rate_of("warmup_decay_lr", options, {steps, 0, base}),
+               [=](int last) { return warmup(last, std::max(0.0, (total - last) / std::max(1.0, 1.0 * total - w))); });
   }
 }
 
@@ -84,20 +76,20 @@ TEST_CASE("warmup_cosine_lr has the rates that DeepSpeed's optimizer uses") {
     const double low = draw.number(0, 1), end = draw.number(0, 1);
     CAPTURE(seed, width, total, steps, log, low, end);
     const int w = std::max(2, width);
-    check(learning_rate_of("warmup_cosine_lr",
-                           {{"warmup_num_steps", text(width)},
-                            {"warmup_type", log ? "log" : "linear"},
-                            {"warmup_min_ratio", text(low)},
-                            {"cos_min_ratio", text(end)},
-                            {"total_num_steps", text(total)}},
-                           {steps, 0, base}),
-          [=](int last) {
-            if (last < 0) return Used{0.0};
-            if (last < w)
-              return Used{base * (low + (1 - low) * (log ? std::log1p(last) / std::log(w) : 1.0 * last / w))};
-            const double progress = std::min(1.0, (last - w + 1) / std::max(1.0, 1.0 * total - w));
-            return Used{base * (end + (1 - end) * 0.5 * (1 + std::cos(pi * progress)))};
-          });
+    check_used(learning_rate_of("warmup_cosine_lr",
+                                {{"warmup_num_steps", text(width)},
+                                 {"warmup_type", log ? "log" : "linear"},
+                                 {"warmup_min_ratio", text(low)},
+                                 {"cos_min_ratio", text(end)},
+                                 {"total_num_steps", text(total)}},
+                                {steps, 0, base}),
+               [=](int last) {
+                 if (last < 0) return Used{0.0};
+                 if (last < w)
+                   return Used{base * (low + (1 - low) * (log ? std::log1p(last) / std::log(w) : 1.0 * last / w))};
+                 const double progress = std::min(1.0, (last - w + 1) / std::max(1.0, 1.0 * total - w));
+                 return Used{base * (end + (1 - end) * 0.5 * (1 + std::cos(pi * progress)))};
+               });
   }
 }
 
@@ -114,7 +106,7 @@ TEST_CASE("one_cycle has the rates and the momentum that DeepSpeed's optimizer u
       const int position = up ? at : total - at, size = up ? first : second, stairs = up ? stairs_up : stairs_down;
       return stairs == 0 ? 1.0 * position / size : std::floor(position * stairs / size) / stairs;
     };
-    check(
+    check_used(
         learning_rate_of("one_cycle",
                          {{"cycle_min_lr", text(low)},
                           {"cycle_max_lr", text(high)},
@@ -146,17 +138,17 @@ TEST_CASE("lr_range_test has the rates that DeepSpeed's optimizer uses") {
     const bool stairs = draw.coin();
     const double low = draw.number(0, 1e-3), step = draw.number(0, 2);
     CAPTURE(seed, size, stairs, low, step);
-    check(learning_rate_of("lr_range_test",
-                           {{"lr_range_test_min_lr", text(low)},
-                            {"lr_range_test_step_size", text(size)},
-                            {"lr_range_test_step_rate", text(step)},
-                            {"lr_range_test_staircase", stairs ? "true" : "false"}},
-                           {100, 0, {}}),
-          [=](int last) {
-            if (last < 0) return Used{low};
-            const double interval = 1.0 * (last + 1) / size;
-            return Used{low * (1 + step * (stairs ? std::floor(interval) : interval))};
-          });
+    check_used(learning_rate_of("lr_range_test",
+                                {{"lr_range_test_min_lr", text(low)},
+                                 {"lr_range_test_step_size", text(size)},
+                                 {"lr_range_test_step_rate", text(step)},
+                                 {"lr_range_test_staircase", stairs ? "true" : "false"}},
+                                {100, 0, {}}),
+               [=](int last) {
+                 if (last < 0) return Used{low};
+                 const double interval = 1.0 * (last + 1) / size;
+                 return Used{low * (1 + step * (stairs ? std::floor(interval) : interval))};
+               });
   }
 }
 

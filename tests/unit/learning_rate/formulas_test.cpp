@@ -8,15 +8,7 @@
 namespace strata {
 namespace {
 
-constexpr double pi = 3.14159265358979323846;
 using Formula = std::function<double(int)>;
-
-std::string text(double value) {
-  return config::to_text(OptionValue(value));
-}
-std::string text(int value) {
-  return std::to_string(value);
-}
 
 // Over all updates of the run and some after it.
 void check(const runtime::RunLearningRate& rate, const Formula& formula) {

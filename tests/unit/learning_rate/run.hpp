@@ -10,6 +10,15 @@
 
 namespace strata {
 
+inline constexpr double pi = 3.14159265358979323846;
+
+inline std::string text(double value) {
+  return config::to_text(OptionValue(value));
+}
+inline std::string text(int value) {
+  return std::to_string(value);
+}
+
 struct RunSettings {
   std::int64_t steps = 100;
   std::int64_t warmup = 0;
