@@ -50,14 +50,14 @@ void Rendezvous::wait(const std::string& place, const std::function<bool()>& com
   while (!come()) {
     const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
     if (waited >= search_after) {
-      search_after *= 2;
-      std::erase_if(members, [&](int member) {
+      const std::size_t came = std::erase_if(members, [&](int member) {
         if (!store_->check({key_of(member)})) return false;
         if (took) took(member);
         return true;
       });
       if (members.empty()) break;
-      hooks_.waits(place, members);
+      if (came > 0 || search_after == long_wait) hooks_.waits(place, members);
+      search_after *= 2;
     }
     std::this_thread::sleep_for(std::clamp(waited / 8, shortest_pause, longest_pause));
     hooks_.look();

@@ -18,8 +18,8 @@ namespace strata::runtime {
 
 class Rendezvous {
  public:
-  // `waits(place, missing)` is called in a long wait, whenever ranks were found missing. `look()` is called between two
-  // looks, and may throw to end the wait.
+  // `waits(place, missing)` is called in a long wait, whenever others are missing than before. `look()` is called
+  // between two looks, and may throw to end the wait.
   struct Hooks {
     std::function<void(const std::string& place, const std::vector<int>& missing)> waits;
     std::function<void()> look;

@@ -52,7 +52,7 @@ class Wire:
                 for _ in range(64):
                     try:
                         packet = os.read(end, 65536)
-                    except BlockingIOError:
+                    except OSError:  # nothing is there, or the device is not up
                         break
                     for at, what in self.treat(packet, side, free_at):
                         heapq.heappush(under_way, (at, number, 1 - side, what))

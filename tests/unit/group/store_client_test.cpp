@@ -1,6 +1,6 @@
 #include "group/store_client.hpp"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "catch.hpp"
 #include "error_of.hpp"
@@ -81,9 +81,10 @@ class OtherProgram {
 
 }  // namespace
 
-TEST_CASE("the store keeps what clients set") {
-  Served served;
-  StoreClient store(place_at(served.server.port(), milliseconds(5000)));
+namespace {
+
+void check_keeps(int port) {
+  StoreClient store(place_at(port, milliseconds(5000)));
   const auto other = store.clone();
   store.set("key", bytes("value"));
   CHECK(other->get("key") == bytes("value"));
@@ -104,6 +105,25 @@ TEST_CASE("the store keeps what clients set") {
   CHECK(store.deleteKey("key"));
   CHECK_FALSE(store.deleteKey("key"));
   CHECK_THAT(error_of<EnvironmentError>([&] { store.wait({"key"}, milliseconds(20)); }), Contains("no rank set 'key'"));
+}
+
+}  // namespace
+
+TEST_CASE("the store keeps what clients set") {
+  const Served served;
+  check_keeps(served.server.port());
+}
+
+TEST_CASE("the stores of torchrun's agent are used in the same way") {
+  for (const bool with_libuv : {true, false}) {
+    c10d::TCPStoreOptions options;
+    options.port = 0;
+    options.isServer = true;
+    options.waitWorkers = false;
+    options.useLibUV = with_libuv;
+    const auto server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    check_keeps(server->getPort());
+  }
 }
 
 TEST_CASE("no call waits for a store that accepts connections and never answers") {
