@@ -92,7 +92,8 @@ READERS = {
     "sample --checkpoint": lambda it, weights, checkpoint: ["sample", it.config, "--checkpoint", checkpoint, "--prompt-tokens", "1,2", "--tokens", "2"],
     "eval --init": lambda it, weights, checkpoint: ["eval", it.config, "--quiet", "--init", weights, "--data", it.tokens],
     "train model.init": lambda it, weights, checkpoint: ["train", it.config, "--quiet", "--set", f"model.init={weights}"],
-    "train --export": lambda it, weights, checkpoint: ["train", it.config, "--quiet", "--export", it.folder / "refused", "--set", "learning_rate.base=1e38"],
+    "train --export": lambda it, weights, checkpoint: ["train", it.config, "--quiet", "--export", it.folder / "refused", "--set", "learning_rate.base=1e38",
+                                                        "--set", "train.steps=3"],
 }
 
 
