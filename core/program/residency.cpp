@@ -34,8 +34,10 @@ class Levels {
   }
 
   void add(std::size_t begin, std::size_t end, std::int64_t elements) { add(1, 0, size_, begin, end, elements); }
-  // Of an empty range: 0.
-  std::int64_t highest(std::size_t begin, std::size_t end) const { return highest(1, 0, size_, begin, end); }
+  // Whether no position of the range has more.
+  bool within(std::size_t begin, std::size_t end, std::int64_t most) const {
+    return within(1, 0, size_, begin, end, most);
+  }
 
  private:
   void settle(std::size_t node) {
@@ -57,12 +59,13 @@ class Levels {
     settle(node);
   }
 
-  std::int64_t highest(std::size_t node, std::size_t from, std::size_t to, std::size_t begin, std::size_t end) const {
-    if (end <= from || to <= begin || begin >= end) return 0;
-    if (begin <= from && to <= end) return highest_[node];
+  bool within(std::size_t node, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
+              std::int64_t most) const {
+    if (end <= from || to <= begin || begin >= end || highest_[node] <= most) return true;
+    if (begin <= from && to <= end) return false;
     const std::size_t middle = (from + to) / 2;
-    return added_[node] +
-           std::max(highest(2 * node, from, middle, begin, end), highest(2 * node + 1, middle, to, begin, end));
+    return within(2 * node, from, middle, begin, end, most - added_[node]) &&
+           within(2 * node + 1, middle, to, begin, end, most - added_[node]);
   }
 
   std::size_t size_ = 1;
@@ -99,7 +102,7 @@ class Residency {
 
   // True if the flat parameter can also be live over positions [begin, end).
   bool fits(int index, std::size_t begin, std::size_t end) const {
-    return begin >= end || live_->highest(begin, end) <= lookahead_.live_parameters - elements_of(index);
+    return live_->within(begin, end, lookahead_.live_parameters - elements_of(index));
   }
 
   bool near(const Gap& gap) const {
@@ -168,7 +171,7 @@ class Residency {
       // Everything used earlier is already gathered or prefetched at `begin`, so what fits there fits until the use.
       const std::int64_t room = lookahead_.elements - elements_of(stay.flat_parameter);
       while (begin < stay.begin &&
-             (ahead_->highest(begin, begin + 1) > room || !fits(stay.flat_parameter, begin, begin + 1)))
+             (!ahead_->within(begin, begin + 1, room) || !fits(stay.flat_parameter, begin, begin + 1)))
         ++begin;
       stay.prefetch = begin;
       ahead_->add(stay.prefetch, stay.begin, elements_of(stay.flat_parameter));

@@ -106,21 +106,22 @@ TEST_CASE("delayed scales are equal on all layouts and ranks") {
   REQUIRE(alone.maxima.size() == 6);
   REQUIRE(alone.maxima[0].numel() == 6 * 3);
   CHECK(alone.maxima[0].gt(0.0F).sum().item<std::int64_t>() == 4 * 3);  // not of embedding and head
-  // Layouts sum in other orders, and bf16 rounds what they sum. No magnitude of this data is so near to one where its
-  // power of two changes that some roundings could reach it.
+  // Layouts sum in other orders, and bf16 rounds what they sum. A magnitude that some roundings could bring over the
+  // border of a power of two may have another one on another layout; it is left out, and most are not so near.
   constexpr double roundings = 8 * 0x1p-8;
-  for (const at::Tensor& maxima : alone.maxima) {
-    const at::Tensor measured = maxima.masked_select(maxima.gt(0.0F)).to(at::kDouble);
-    for (const double near : {1.0 - roundings, 1.0 + roundings})
-      REQUIRE(
-          at::equal(power_of_two((measured * near).to(at::kFloat), e4m3), power_of_two(measured.to(at::kFloat), e4m3)));
-  }
+  const auto far = [&](const at::Tensor& maxima) {
+    return power_of_two(maxima * (1.0 - roundings), e4m3).eq(power_of_two(maxima * (1.0 + roundings), e4m3));
+  };
+  for (const at::Tensor& maxima : alone.maxima)
+    REQUIRE(far(maxima).sum().item<std::int64_t>() * 4 >= maxima.numel() * 3);
   for (const EightBitLayout& layout : eight_bit_layouts) {
     CAPTURE(layout.ranks, layout.settings);
     const EightBitRun run = trained(config, layout);
     check_equal_on_ranks(run.end);
     for (std::size_t step = 0; step < 6; ++step) {
-      CHECK(at::equal(power_of_two(run.maxima[step], e4m3), power_of_two(alone.maxima[step], e4m3)));
+      const at::Tensor known = far(alone.maxima[step]);
+      CHECK(at::equal(power_of_two(run.maxima[step], e4m3).masked_select(known),
+                      power_of_two(alone.maxima[step], e4m3).masked_select(known)));
     }
     if (layout.ranks == 1) CHECK((run.losses == alone.losses));  // layers that are computed again measure nothing else
   }

@@ -1,5 +1,6 @@
 // What decoders are made of beside plain operators: each against the plain operators, in values and gradients.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/fakes/local_group.hpp>
 #include <strata/toolbox/attention.hpp>
