@@ -38,6 +38,9 @@ TREES = {
         "files": [{"name": "shard-0-of-1.safetensors", "bytes": 8, "xxh3": "00000000000000ff"}]},
     "rank file": {"plugins": [{"slot": "precision", "plugin": "precision/x", "state_version": 1, "values": {
         "a": {"integer": 3}, "b": {"number": "40f0000000000000"}, "c": {"bytes": "00ff"}, "d": {"text": "x"}, "e": {"rank_bytes": ""}}}]},
+    "plugins of a checkpoint": [{"slot": "precision", "plugin": "precision/x", "state_version": 1, "values": {
+        "a": {"integer": 3}, "b": {"number": "40f0000000000000"}, "d": {"text": "x"}}}],
+    "index of shards": {"w|master|F32|0/1": {"dtype": "I64", "shape": [1, 4], "data_offsets": [0, 32]}},
     "tokenizer": {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "post_processor": None,
@@ -73,6 +76,11 @@ def sealed(reader, text):
     text = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
     if reader == "safetensors":
         return struct.pack("<Q", len(text)) + text + bytes(8)
+    if reader == "index of shards":
+        return struct.pack("<Q", len(text)) + text + struct.pack("<4q", 0, 2, 0, 0)
+    if reader == "plugins of a checkpoint":
+        header = json.dumps({"__metadata__": {"plugins": text.decode(errors="replace")}, "00000000|precision|e": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}})
+        return struct.pack("<Q", len(header)) + header.encode() + bytes(2)
     return text + (b"}\n" if reader == "sealed checkpoint" else b"")
 
 

@@ -8,6 +8,7 @@
 #include "checkpoint/checksum.hpp"
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/plugin_state.hpp"
+#include "checkpoint/range_index.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "config/tree.hpp"
@@ -71,6 +72,15 @@ void pack(const std::string& path) {
   data::pack_text({path}, path + ".packed", options);
 }
 
+// Of a checkpoint of one parameter of two elements, in one shard of 8 bytes.
+void read_index(const std::string& path) {
+  checkpoint::SavedParameter parameter;
+  parameter.name = "w";
+  parameter.shape = {2};
+  const checkpoint::RangeIndex index(folder_of(path), {8}, {parameter});
+  index.ranges("w", checkpoint::master_state, 0);
+}
+
 }  // namespace
 
 const std::vector<Reader>& all_readers() {
@@ -91,6 +101,7 @@ const std::vector<Reader>& all_readers() {
        [](const std::string& path) { checkpoint::PluginFile file(path); }},
       {"plugins of a checkpoint", "plugins.safetensors", "core/checkpoint/plugin_state.cpp",
        [](const std::string& path) { checkpoint::PluginFile file(path); }},
+      {"index of shards", "index.safetensors", "core/checkpoint/range_index.cpp", read_index},
       {"manifest", "manifest.json", "core/plugin_host/manifest.cpp",
        [](const std::string& path) { read_manifest(text_of(path)); }},
       {"plugin file", "libstrata_x.so", "core/plugin_host/elf_section.cpp", read_plugin},
