@@ -77,7 +77,7 @@ void read_index(const std::string& path) {
   checkpoint::SavedParameter parameter;
   parameter.name = "w";
   parameter.shape = {2};
-  const checkpoint::RangeIndex index(folder_of(path), {8}, {parameter});
+  const checkpoint::RangeIndex index(folder_of(path), std::vector<std::uint64_t>{8}, {parameter});
   index.ranges("w", checkpoint::master_state, 0);
 }
 
