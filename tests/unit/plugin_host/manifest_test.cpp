@@ -19,6 +19,8 @@
 
 using namespace strata;
 using namespace strata::plugin_host;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
