@@ -1,13 +1,8 @@
 """The conformance kit's own behaviour: crashes, hangs, output, reports, usage."""
-import contextlib
-import json
 import os
 import pathlib
 import re
 import shutil
-import struct
-import subprocess
-import sys
 import time
 import xml.etree.ElementTree
 
@@ -89,46 +84,3 @@ def test_without_the_kit(tmp_path):
     behind = pathlib.Path(program()).parents[1] / "libexec/strata/strata"
     done = run([shutil.copy(behind, tmp_path / "strata"), "plugins", "check", "--list"], timeout=60)
     assert done.returncode == 3 and "strata-sdk" in done.stderr and done.stderr.count("\n") == 1, told(done)
-
-
-def test_slow_manifest(tmp_path):
-    """A library that is nothing but a manifest whose reading takes too long: no compiler makes one, so it is put together here."""
-    with open(library("general_none"), "rb") as file:
-        text = re.search(rb'\{"format":1.*?\]\}', file.read()).group().decode()
-    manifest = json.loads(text)
-    option = {"name": "", "type": "text", "default": "", "limits": "", "unit": "", "documentation": "x"}
-    manifest["options"] = [dict(option, name=f"o{number}") for number in range(11000)]
-    section = json.dumps(manifest, separators=(",", ":")).encode() + b"\0"
-    assert len(section) < 1 << 20
-    names = b"\0.strata\0.shstrtab\0"
-    table = 64 + len(section) + len(names)
-    header = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, machine(), 1, 0, 0, table, 0, 64, 56, 0, 64, 3, 2)
-    sections = bytes(64) + struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 64, len(section), 0, 0, 1, 0)
-    sections += struct.pack("<IIQQQQIIQQ", 9, 3, 0, 0, 64 + len(section), len(names), 0, 0, 1, 0)
-    path = tmp_path / "slow_manifest.so"
-    with open(path, "wb") as file:
-        file.write(header + section + names + sections)
-    with a_quarter_of_a_processor():  # on a fast one the largest manifest that there may be is read in time
-        outcome = cases_of(kit(path, "--only", "general.scan", "--format", "json"))[os.path.realpath(path)]["general.scan"]
-    assert outcome["status"] == "failed" and "bound is 100" in outcome["text"], f"a manifest of 11000 options: {outcome}"
-
-
-@contextlib.contextmanager
-def a_quarter_of_a_processor():
-    """For what this process starts meanwhile: three others compute on the same processor."""
-    processors = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(processors)})
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-        os.sched_setaffinity(0, processors)
-
-
-def machine():
-    """The ELF number of this machine, as in our own executable."""
-    with open(program(), "rb") as file:
-        return struct.unpack_from("<H", file.read(20), 18)[0]

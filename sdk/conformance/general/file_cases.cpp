@@ -1,13 +1,10 @@
 // Cases on the plugin's file, before any of its code runs.
 #include <algorithm>
-#include <chrono>
 
 #include "general/elf_file.hpp"
 #include "general/general_cases.hpp"
 #include "plugin_host/elf_section.hpp"
 #include "plugin_host/library.hpp"
-#include "plugin_host/registry.hpp"
-#include "runner/process_facts.hpp"
 
 namespace strata::conformance {
 
@@ -31,23 +28,6 @@ void manifest_is_complete(Subject& subject) {
   for (const OptionSpec& option : manifest.options)
     require(!is_blank(option.documentation),
             "the option " + option.name + " has no documentation, which is all that users see of it");
-}
-
-void scan_is_quick(Subject& subject) {
-  if (is_mapped_here(subject.file())) throw Skip("an earlier case in this process has loaded the library");
-  constexpr double bound_ms = 100.0;
-  double best_ms = 1e9;
-  for (int round = 0; round < 5; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    plugin_host::PluginRegistry registry(std::vector<plugin_host::SearchFolder>{});
-    registry.find_file(subject.file());
-    best_ms =
-        std::min(best_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-  }
-  require(!is_mapped_here(subject.file()), "reading the manifest loaded the library");
-  require(best_ms < bound_ms, "the best of five readings took " + std::to_string(best_ms) + " ms, the bound is " +
-                                  std::to_string(bound_ms) +
-                                  " ms, because every command reads the manifests of all plugins");
 }
 
 void only_the_entry_is_exported(Subject& subject) {
@@ -96,7 +76,6 @@ std::vector<Case> file_cases() {
   return {
       {"general.manifest", "The manifest gives version, description, author and license, and documents every option.",
        manifest_is_complete},
-      {"general.scan", "The manifest can be read within 100 ms without loading the library.", scan_is_quick},
       {"general.exports", "The library exports only the plugin entry.", only_the_entry_is_exported},
       {"general.needs",
        "The library links only the engine's libtorch, no Python, and CUDA only for a device or communicator.",

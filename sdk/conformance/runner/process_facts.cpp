@@ -112,11 +112,4 @@ std::optional<std::int64_t> allocated_bytes() {
   return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
 }
 
-bool is_mapped_here(const std::string& file) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
-    if (line.ends_with(" " + file)) return true;
-  return false;
-}
-
 }  // namespace strata::conformance

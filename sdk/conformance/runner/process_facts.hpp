@@ -19,7 +19,5 @@ int open_files_of_this_process();
 // Bytes that malloc gave and that were not given back; nothing under an allocator that does not say (a sanitizer's).
 std::optional<std::int64_t> allocated_bytes();
 std::int64_t resident_bytes();
-// Whether code or data of `file`, an absolute path without symbolic links, is mapped.
-bool is_mapped_here(const std::string& file);
 
 }  // namespace strata::conformance
