@@ -6,7 +6,6 @@ namespace strata {
 Verdict SkipPolicy::judge(const GradientHealth& health) {
   last_step_ = health.step;
   consecutive_ = health.finite ? 0 : consecutive_ + 1;
-  applied_ = applied_ || health.finite;
   if (health.finite) return Verdict::Apply;
   return consecutive_ > limit_ ? Verdict::Stop : Verdict::Skip;
 }
@@ -14,11 +13,8 @@ Verdict SkipPolicy::judge(const GradientHealth& health) {
 std::string SkipPolicy::stop_reason() const {
   return "the gradients of " + std::to_string(consecutive_) + " consecutive steps, the last one step " +
          std::to_string(last_step_) + ", were not finite; max_consecutive_skips allows " + std::to_string(limit_) +
-         (applied_
-              ? ": the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint"
-              : ": no step since the run began or was resumed had finite ones, so the learning rate is not the cause; "
-                "check what it began with: the weights of model.init or of the checkpoint, and whether the model "
-                "computes in this precision");
+         ": the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint; if its "
+         "first steps were like that, check the weights it began with and whether the model computes in this precision";
 }
 
 void SkipPolicy::save(StateWriter& writer) const {

@@ -21,7 +21,6 @@ class SkipPolicy {
   std::int64_t limit_;
   std::int64_t consecutive_ = 0;
   std::int64_t last_step_ = 0;
-  bool applied_ = false;  // a step since this object was made
 };
 
 // The option of a policy that skips steps.
