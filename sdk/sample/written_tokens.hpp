@@ -12,7 +12,8 @@ namespace strata::sample {
 
 class WrittenTokens {
  public:
-  // By this tokenizer.json, or that of this folder; where it is empty as bytes, as `strata data pack` makes them without one. Throws UserError.
+  // By this tokenizer.json, or that of this folder; where it is empty as bytes, as `strata data pack` makes them
+  // without one. Throws UserError.
   explicit WrittenTokens(const std::string& tokenizer);
   // As their numbers, separated by commas or spaces.
   static WrittenTokens as_numbers();
