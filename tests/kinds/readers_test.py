@@ -125,7 +125,7 @@ def damaged(reader):
     draw, whole = random.Random(7), well_formed(reader)
     places = len(whole)
     files = []
-    for i in range(300):
+    for i in range(120):
         copy = bytearray(whole)
         for _ in range(1 + i % 3):
             at = draw.randrange(64) if reader == "plugin file" and i % 2 else draw.randrange(places - 4096 if reader == "plugin file" and i % 4 == 0 else 0, places)
