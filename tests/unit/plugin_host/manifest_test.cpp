@@ -136,8 +136,9 @@ TEST_CASE("each field of a manifest is checked") {
   Manifest manifest;
   CHECK_NOTHROW(parse_manifest(good, manifest));
   CHECK_NOTHROW(parse_manifest(with(good, "{", "{\"from_the_future\":[1],"), manifest));
-  CHECK_THAT(refusal(""), StartsWith("has a manifest that cannot be read: it is not valid JSON: unexpected end of input") &&
-                              EndsWith("at its byte 0"));
+  CHECK_THAT(refusal(""),
+             StartsWith("has a manifest that cannot be read: it is not valid JSON: unexpected end of input") &&
+                 EndsWith("at its byte 0"));
   CHECK(refusal("[]") == "has a manifest that cannot be read: it is []; an object { ... } is expected");
   const std::size_t half = good.find("\"state_version\"");
   CHECK_THAT(refusal(good.substr(0, half)),
