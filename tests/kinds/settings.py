@@ -282,9 +282,10 @@ SHOWN_NOWHERE = {
 }
 
 # Options of a model that leave its function of the weights as it is: how it is computed, and what acts in training only.
-NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "initializer_range", "embedding_dropout", "attention_dropout", "hidden_dropout"}
+NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "embedding_dropout", "attention_dropout", "hidden_dropout"}
 
-SAME_MODEL = {("model/llama.rotary_scaling", "none")}  # values that spell what the default means
+# Values that spell what the default means.
+SAME_MODEL = {("model/llama.rotary_scaling", "none"), ("model/llama.variant", "llama"), ("model/llama.tie_embeddings", "false")}
 
 # Commands whose --nproc is a number to plan for: they start no ranks.
 PLANS_FOR_RANKS = {"plan", "config show", "config convert"}

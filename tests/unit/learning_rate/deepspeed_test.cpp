@@ -98,8 +98,9 @@ TEST_CASE("one_cycle has the rates and the momentum that DeepSpeed's optimizer u
     Draw draw(seed);
     const int first = draw.whole(1, 40), second = draw.whole(1, 40), total = first + second, steps = draw.whole(1, 150);
     const int stairs_up = draw.whole(0, 5), stairs_down = draw.whole(0, 5), decay = draw.whole(0, 9);
-    const double low = draw.number(0, 1e-3), high = draw.number(0, 1e-2), fall = draw.number(0, 1);
-    const double least = draw.number(0.1, 0.8), most = draw.number(0.1, 0.8), growth = draw.number(0, 1e-4);
+    const double low = draw.number(0, 1e-3), high = draw.number(0, 1e-2), fall = decay == 0 ? 0 : draw.number(0, 1);
+    const double least = draw.number(0.1, 0.8), most = draw.number(0.1, 0.8),
+                 growth = decay == 0 ? 0 : draw.number(0, 1e-4);
     CAPTURE(seed, first, second, steps, stairs_up, stairs_down, decay, low, high, fall, least, most, growth);
     const auto scale = [=](int at) {  // `at`: batches begun
       const bool up = at <= first;

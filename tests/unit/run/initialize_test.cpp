@@ -77,8 +77,8 @@ TEST_CASE("keys that nothing in a program honours are refused with what to do in
     return error_of<UserError>([&] { initialize(small_model(), config.file(), settings); });
   };
   CHECK_THAT(refusal("metrics: {csv: logs}\n"),
-             Contains("config.yaml:5") && Contains("metrics.csv is logs, which does nothing in a program"));
-  CHECK_THAT(refusal("", {"metrics.csv=logs"}), Contains("metrics.csv is logs"));
+             Contains("config.yaml:5") && Contains("metrics.csv is \"logs\", which does nothing in a program"));
+  CHECK_THAT(refusal("", {"metrics.csv=logs"}), Contains("metrics.csv is \"logs\""));
   CHECK_THAT(refusal("export: weights\n"), Contains("call engine.export_weights(FOLDER)"));
   CHECK_THAT(refusal("compare: [train.steps=5]\n"), Contains("start the program once for each"));
   CHECK_THAT(refusal("", {"memory_budget=1GiB"}), Contains("memory_budget is") && Contains("which does nothing"));
