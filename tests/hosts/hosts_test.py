@@ -246,7 +246,8 @@ def test_jobs_with_names_of_their_own_are_told_apart(hosts):
 def test_another_number_of_ranks_is_named(hosts):
     hosts.start(["communicator.timeout_s=20"], only=[0], more=lambda rank: {"WORLD_SIZE": 4, "LOCAL_WORLD_SIZE": 2})
     hosts.start(["communicator.timeout_s=20"], only=[1])
-    hosts.finish(20, reads=False)
+    seconds = hosts.finish(40, reads=False)
+    assert seconds[0] < seconds[1] + 5, f"{seconds}\n{hosts.said()}"
     assert "WORLD_SIZE = 4" in hosts.ranks[1].output and "WORLD_SIZE = 2" in hosts.ranks[1].output, hosts.said()
 
 

@@ -134,7 +134,7 @@ TEST_CASE("a rank that differs is named, by itself and by rank 0") {
 
 TEST_CASE("a lost count holds up nobody") {
   const auto store = c10::make_intrusive<CountingStore>(/*patient=*/false);
-  store->lose("meet/place/count");
+  store->lose("meet/place/count of 3");
   play(3, [&](int rank) { runtime::Rendezvous(store, rank, 3, nothing()).meet("place", {0, 1, 2}); });
 }
 
@@ -148,4 +148,16 @@ TEST_CASE("a long wait names the missing, and can be ended") {
                                  {[&](const std::string&, const std::vector<int>& found) { missing = found; }, end});
   CHECK_THROWS_WITH(rendezvous.meet("place", {0, 1, 2}), "ended");
   CHECK(missing == std::vector<int>{0, 2});
+}
+
+TEST_CASE("ranks of another WORLD_SIZE are not counted") {
+  const auto store = c10::make_intrusive<CountingStore>(/*patient=*/false);
+  std::vector<std::string> said(2);
+  play(2, [&](int rank) {
+    runtime::Rendezvous rendezvous(store, rank, rank == 0 ? 4 : 2, nothing());
+    said[static_cast<std::size_t>(rank)] = error_of<EnvironmentError>(
+        [&] { rendezvous.agree("the configs", rank == 0 ? "WORLD_SIZE = 4;" : "WORLD_SIZE = 2;", "do this"); });
+  });
+  CHECK_THAT(said[0], Contains("rank 0 has WORLD_SIZE = 4, rank 1 has WORLD_SIZE = 2"));
+  CHECK_THAT(said[1], Contains("rank 1 has WORLD_SIZE = 2, rank 0 has WORLD_SIZE = 4"));
 }
