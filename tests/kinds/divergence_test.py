@@ -1,6 +1,6 @@
 """A run that diverges destroys nothing, and weights with NaN are named by every command that reads them.
 
-The whole product of steps, periods and numbers of checkpoints is walked in one process by tests/unit/checkpoint/saving/divergence_test.cpp.
+The whole product of steps, periods and numbers of checkpoints is walked in one process by tests/unit/checkpoint/divergence_test.cpp.
 """
 import itertools
 import json

@@ -1,7 +1,7 @@
 """What a run says is on the disk is there, and what could not be brought there is told.
 
 The members are the calls that a save, a save that removes an older checkpoint, and an export make to bring files to the disk: a run is listed,
-and then each of its calls fails once. tests/unit/checkpoint/saving/durability_test.cpp walks all of them in one process.
+and then each of its calls fails once. tests/unit/checkpoint/durability_test.cpp walks all of them in one process.
 """
 import errno
 import os

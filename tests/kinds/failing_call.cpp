@@ -1,5 +1,6 @@
-// Loaded before a program (LD_PRELOAD): lists the calls that open files below the folder FAILING_FOLDER or bring them to the disk,
-// "NAME PATH", in the file FAILING_LIST, and fails call number FAILING_NUMBER (from 1) of the process with the errno FAILING_ERROR.
+// Loaded before a program (LD_PRELOAD): lists the calls that open files below the folder FAILING_FOLDER or bring them
+// to the disk, "NAME PATH", in the file FAILING_LIST, and fails call number FAILING_NUMBER (from 1) of the process with
+// the errno FAILING_ERROR.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,7 +47,8 @@ int fdatasync(int descriptor) {
   return fails("fdatasync", descriptor) ? -1 : static_cast<int>(syscall(SYS_fdatasync, descriptor));
 }
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
-  return fails("renameat2", from) ? -1 : static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  return fails("renameat2", from) ? -1
+                                  : static_cast<int>(syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
 int rename(const char* from, const char* to) noexcept {
   return fails("rename", from) ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
@@ -58,7 +60,8 @@ int mkdir(const char* path, mode_t mode) noexcept {
   return fails("mkdir", path) ? -1 : static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
 }
 int fallocate(int descriptor, int mode, off_t offset, off_t bytes) {
-  return fails("fallocate", descriptor) ? -1 : static_cast<int>(syscall(SYS_fallocate, descriptor, mode, offset, bytes));
+  return fails("fallocate", descriptor) ? -1
+                                        : static_cast<int>(syscall(SYS_fallocate, descriptor, mode, offset, bytes));
 }
 int fallocate64(int descriptor, int mode, off64_t offset, off64_t bytes) {
   return fallocate(descriptor, mode, offset, bytes);

@@ -1,6 +1,6 @@
 """Twice the ranks open at most 2.3 times the files of a checkpoint in all: counted, not timed.
 
-More ranks, and readers of single ranges, in one process: tests/unit/checkpoint/saving/growth_test.cpp.
+More ranks, and readers of single ranges, in one process: tests/unit/checkpoint/growth_test.cpp.
 """
 import pytest
 from commands import run, told

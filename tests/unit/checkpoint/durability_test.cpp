@@ -3,7 +3,7 @@
 #include <functional>
 #include <set>
 
-#include "calls.hpp"
+#include "watched_calls.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "unit/run/ranks.hpp"
 

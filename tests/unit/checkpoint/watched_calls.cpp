@@ -1,4 +1,4 @@
-#include "calls.hpp"
+#include "watched_calls.hpp"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
