@@ -65,7 +65,8 @@ VariantRuns::~VariantRuns() {
 
 std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64_t steps,
                                               const std::string& summary) const {
-  std::filesystem::remove(file(summary));  // that of the round before
+  for (const std::string& earlier : {summary, std::string("metrics.jsonl")})  // those of the run before
+    std::filesystem::remove(file(earlier));
   std::vector<std::string> words{"strata", "train", run.config, "--quiet", "--summary", file(summary)};
   if (nproc_ > 0) words.insert(words.end(), {"--nproc", std::to_string(nproc_)});
   if (oversubscribe_) words.emplace_back("--oversubscribe");

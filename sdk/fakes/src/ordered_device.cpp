@@ -154,10 +154,11 @@ std::string name_of(StreamKind stream) {
 // An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
 bool ignores_elements(const std::string& name) {
   static const std::set<std::string> names{
-      "aten::empty_like",   "aten::zeros_like", "aten::ones_like",   "aten::full_like", "aten::rand_like",
-      "aten::new_empty",    "aten::new_zeros",  "aten::new_ones",    "aten::new_full",  "aten::new_empty_strided",
-      "aten::set_",         "aten::resize_",    "aten::set_data",    "aten::_version",  "aten::requires_grad_",
-      "aten::is_same_size", "aten::output_nr",  "aten::retain_grad", "aten::is_leaf",   "aten::result_type"};
+      "aten::empty",     "aten::empty_strided",     "aten::empty_like",   "aten::zeros_like", "aten::ones_like",
+      "aten::full_like", "aten::rand_like",         "aten::new_empty",    "aten::new_zeros",  "aten::new_ones",
+      "aten::new_full",  "aten::new_empty_strided", "aten::set_",         "aten::resize_",    "aten::set_data",
+      "aten::_version",  "aten::requires_grad_",    "aten::is_same_size", "aten::output_nr",  "aten::retain_grad",
+      "aten::is_leaf",   "aten::result_type"};
   return names.contains(name);
 }
 
@@ -205,7 +206,7 @@ std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& f
 void operator_ends(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
   if (order_here == nullptr || unobserved > 0) return;
   const std::optional<c10::FunctionSchema> schema = function.operator_schema();
-  if (!schema) return;
+  if (!schema || ignores_elements(schema->name())) return;
   for (std::size_t i = 0; i < std::min(function.outputs().size(), schema->returns().size()); ++i)
     if (schema->returns()[i].alias_info() == nullptr)
       each_tensor(function.outputs()[i], [&](const at::Tensor& tensor) {
