@@ -1,4 +1,5 @@
 // Runs whose buffers rest on an offload device that the host cannot address: every bit as without it.
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <strata/options.hpp>
@@ -68,8 +69,8 @@ class WatchedMemory final : public FarMemory {
 
 struct TrainedInTiers {
   std::vector<double> losses, norms;
-  std::map<std::string, at::Tensor> masters;  // by rank, parameter and begin
-  std::map<int, Ledger> ledgers;              // by rank
+  std::map<std::string, std::map<std::int64_t, at::Tensor>> masters;  // by rank and parameter: pieces by their begin
+  std::map<int, Ledger> ledgers;                                      // by rank
 };
 
 std::vector<ProgramPlugin> plugins_of_tiers() {
@@ -105,12 +106,19 @@ TrainedInTiers trained_in_tiers(const Config& config, int ranks, const std::vect
         result.ledgers[rank.engine.rank()] = ledger;
         for (const auto& entry : stage.optimizer_state->entries())
           stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
-            result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
-                           std::to_string(entry.piece.info.begin)] = master.clone();
+            result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter]
+                          [entry.piece.info.begin] = master.flatten().clone();
           });
       },
       plugins_of_tiers());
   return result;
+}
+
+// The pieces one after the other: another number of elements at a time cuts others.
+at::Tensor joined(const std::map<std::int64_t, at::Tensor>& pieces) {
+  std::vector<at::Tensor> parts;
+  for (const auto& [begin, piece] : pieces) parts.push_back(piece);
+  return at::cat(parts);
 }
 
 // Empty where every bit is the same.
@@ -118,8 +126,8 @@ std::string first_difference(const TrainedInTiers& far, const TrainedInTiers& he
   First first;
   first.expect(at::tensor(far.losses), at::tensor(here.losses), 0, 2, "losses by step");
   first.expect(at::tensor(far.norms), at::tensor(here.norms), 0, 2, "gradient norms by step");
-  for (const auto& [name, master] : here.masters)
-    first.expect(far.masters.contains(name) ? far.masters.at(name) : at::empty({0}), master, 0, 2,
+  for (const auto& [name, pieces] : here.masters)
+    first.expect(far.masters.contains(name) ? joined(far.masters.at(name)) : at::empty({0}), joined(pieces), 0, 2,
                  "master weights of rank " + name);
   return first.text();
 }

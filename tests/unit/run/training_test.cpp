@@ -69,7 +69,7 @@ TEST_CASE("a program's own loop validates and saves when the training loop does"
   CHECK(own == observer.loop);
   CHECK(own.losses.size() == 7);
   CHECK(own.validations.size() == 4);
-  CHECK(own.checkpoints == std::set<std::string>{"latest", "step-3", "step-6", "step-7"});
+  CHECK(own.checkpoints == std::set<std::string>{".lock", "latest", "step-3", "step-6", "step-7"});
 }
 
 TEST_CASE("a step in parts equals a whole one bit for bit") {
