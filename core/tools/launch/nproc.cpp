@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "tools/launch/run_ranks.hpp"
+
 namespace strata::launch {
 
 namespace {
@@ -18,7 +20,7 @@ std::string as_rank(const LaunchPlace& place) {
 
 // Which run_ranks() gives the ranks that it starts.
 bool is_rank_of_nproc(const LaunchPlace& place) {
-  return place.launcher == Launcher::Torchrun && place.run_name.starts_with("nproc/");
+  return place.launcher == Launcher::Torchrun && place.run_name.starts_with(nproc_run);
 }
 
 }  // namespace

@@ -260,7 +260,8 @@ class Ranks {
   SignalReader signals_;
   const HostResources host_ = host_resources();  // at the start of the run
   ErrorLines errors_;
-  const std::string run_ = runtime::random_name();  // who does not have it from us cannot read or end the run
+  const std::string run_ =
+      nproc_run + runtime::random_name();  // who does not have it from us cannot read or end the run
   ListeningSocket socket_{"127.0.0.1", 0};
   runtime::StoreServer server_;
   milliseconds patience_;

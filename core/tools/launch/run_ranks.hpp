@@ -7,6 +7,9 @@
 
 namespace strata::launch {
 
+// Begins the name of a run whose ranks run_ranks() started.
+inline constexpr const char* nproc_run = "nproc-";
+
 // The programs of one installation lie in one folder. Throws EnvironmentError.
 std::filesystem::path running_executable();
 
