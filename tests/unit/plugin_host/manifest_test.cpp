@@ -19,6 +19,8 @@
 
 using namespace strata;
 using namespace strata::plugin_host;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
@@ -134,20 +136,19 @@ TEST_CASE("each field of a manifest is checked") {
   Manifest manifest;
   CHECK_NOTHROW(parse_manifest(good, manifest));
   CHECK_NOTHROW(parse_manifest(with(good, "{", "{\"from_the_future\":[1],"), manifest));
-  CHECK_THAT(refusal(""), Catch::Matchers::StartsWith(
-                              "has a manifest that cannot be read: it is not valid JSON: unexpected end of input") &&
-                              Catch::Matchers::EndsWith("at its byte 0"));
+  CHECK_THAT(refusal(""),
+             StartsWith("has a manifest that cannot be read: it is not valid JSON: unexpected end of input") &&
+                 EndsWith("at its byte 0"));
   CHECK(refusal("[]") == "has a manifest that cannot be read: it is []; an object { ... } is expected");
   const std::size_t half = good.find("\"state_version\"");
   CHECK_THAT(refusal(good.substr(0, half)),
-             Catch::Matchers::StartsWith(
-                 "has a manifest that cannot be read: it is not valid JSON: unexpected end of input") &&
-                 Catch::Matchers::EndsWith("at its byte " + std::to_string(half)));
+             StartsWith("has a manifest that cannot be read: it is not valid JSON: unexpected end of input") &&
+                 EndsWith("at its byte " + std::to_string(half)));
   const std::size_t text = good.find("little plugin");
   std::string latin = good;
   latin[text + 2] = '\xe9';
   CHECK_THAT(refusal(latin), Contains("it is not valid JSON: invalid string: ill-formed UTF-8 byte") &&
-                                 Catch::Matchers::EndsWith("at its byte " + std::to_string(text + 3)));
+                                 EndsWith("at its byte " + std::to_string(text + 3)));
   for (const char* character : {"\\u001b[2J", "\\u007f", "\\u009b2J", "\\n"})
     CHECK_THAT(refusal(with(good, "little plugin", character)),
                Contains("field 'description' holds a control character"));
