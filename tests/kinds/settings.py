@@ -174,7 +174,7 @@ VALUES = {
     "model.init": ["{work}/none"],
     "model.seq_len": ["4"],
     "data.plugin": ["megatron"],
-    "data.path": ["{tokens}?"],
+    "data.path": ["{work}/none"],
     "validation.plugin": ["megatron"],
     "validation.path": ["{tokens}"],
     "validation.documents": ["packed"],

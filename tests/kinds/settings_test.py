@@ -94,14 +94,14 @@ class Walk:
 
     def outcomes(self, member, beside):
         """What each other value of a member does: acts, refused, or a sentence."""
-        base, leaf = self.run(beside), member.name.rsplit(".", 1)[-1]
+        base, leaf = self.run(beside), member.name.removesuffix(".plugin").rsplit(".", 1)[-1]
         assert "status" not in base, f"without the member: {beside}: {base['said']}"
         found = {}
         for value in walked.values(member):
             changed = self.run([*beside, f"{member.path}={value}"])
             said, status = changed.get("said", ""), changed.get("status", 0)
             if status == 2:
-                found[value] = "refused" if leaf in said or value.strip('"') in said else f"refused for another reason: {said}"
+                found[value] = "refused" if leaf in said or value.strip('"').replace("{work}", "") in said else f"refused for another reason: {said}"
             elif status not in (0, 3):  # 3: by the circumstances that the value makes, an overflow for one
                 found[value] = f"exit status {status}: {said}"
             else:
