@@ -34,9 +34,10 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-// As the launcher calls it, for a person who looks for the run.
+// As the launcher calls it, for a person who looks for the run. The names of --nproc are secrets, see
+// group/store_server.hpp.
 std::string run_name() {
-  for (const char* const key : {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"})
+  for (const char* const key : {"SLURM_JOB_ID", "PMIX_NAMESPACE"})
     if (const char* const name = std::getenv(key)) return text::one_line(name);
   return "";
 }
