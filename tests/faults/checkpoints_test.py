@@ -67,8 +67,8 @@ def four_steps(faults):
 
 @pytest.mark.parametrize("setting, text", [
     ("train.seed=4", "train.seed = 3, and this run has 4"), ("train.global_batch=16", "train.global_batch = 8"),
-    ("data.order=sequential", "data.order = shuffled"), ("model.hidden_size=64", "of shape"),
-    ("model.layers=2", "which this model has not"), ("optimizer.plugin=sgd", "holds exp_avg, exp_avg_sq, master of"),
+    ("data.order=sequential", "data.order = shuffled"), ("model.hidden_size=64", "model.gpt_neox.hidden_size = 40, and this run has 64"),
+    ("model.layers=2", "model.gpt_neox.layers = 3, and this run has 2"), ("optimizer.plugin=sgd", "holds exp_avg, exp_avg_sq, master of"),
     ("train.steps=3", "has 4 steps, and train.steps is 3")])
 def test_another_run_is_refused(faults, four_steps, setting, text):
     latest = os.path.join(four_steps, "latest")
