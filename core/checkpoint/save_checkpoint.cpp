@@ -16,10 +16,10 @@
 #include <thread>
 
 #include "checkpoint/agreement.hpp"
+#include "checkpoint/plugin_files.hpp"
 #include "checkpoint/range_index.hpp"
 #include "checkpoint/state_shard.hpp"
 #include "group/numbers.hpp"
-#include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -105,71 +105,6 @@ std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const co
   }
   return settings;
 }
-
-std::vector<checkpoint::MeasuredState> CheckpointSaver::measure_plugins() const {
-  std::vector<checkpoint::MeasuredState> states;
-  for (const auto& [slot, named] : plugins_.all()) {
-    checkpoint::MeasuredState& state = states.emplace_back(named.name);
-    plugin_call(named.name, "save()", session_.stage().rank, [&, &named = named] { named->save(state); });
-  }
-  return states;
-}
-
-std::vector<bool> CheckpointSaver::compare(const std::vector<checkpoint::MeasuredState>& states) const {
-  std::vector<std::int64_t> mine;
-  for (const checkpoint::MeasuredState& state : states) mine.push_back(static_cast<std::int64_t>(state.checksum()));
-  const std::vector<std::int64_t> all = gather_numbers(*session_.stage().world, session_.store().device(), mine);
-  std::vector<bool> alike(mine.size(), true);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (all[i] != all[i % mine.size()]) alike[i % mine.size()] = false;
-  return alike;
-}
-
-// A rank's files of plugins' values, written plugin by plugin.
-struct CheckpointSaver::PluginFiles {
-  PluginFiles(const std::filesystem::path& folder, const PluginSet& set, const StageState& stage,
-              const std::vector<checkpoint::MeasuredState>& states, const std::vector<bool>& alike)
-      : plugins(set), rank(stage.rank) {
-    using Entry = checkpoint::PluginFileWriter::Entry;
-    std::vector<Entry> all, of_rank;
-    std::size_t i = 0;
-    for (const auto& [slot, named] : set.all()) {
-      const checkpoint::MeasuredState& state = states[i];
-      Entry common{{slot, named.name, named->state_version(), state.values()}, {}}, mine = common;
-      for (const checkpoint::MeasuredState::Bytes& bytes : state.bytes())
-        (bytes.of_rank || !alike[i] ? mine : common).bytes.push_back(bytes);
-      of_all.push_back(alike[i]);
-      if (alike[i]) {
-        mine.plugin.values = nlohmann::json::object();
-        all.push_back(common);
-      }
-      if (!alike[i] || !mine.bytes.empty()) of_rank.push_back(mine);
-      ++i;
-    }
-    if (rank == 0) shared.emplace(folder, checkpoint::plugins_file_name, all);
-    if (!of_rank.empty()) own.emplace(folder, checkpoint::rank_file_name(stage.rank, stage.world->size()), of_rank);
-  }
-
-  // Writes one plugin's bytes; whether there are more.
-  bool advance() {
-    const auto& [slot, named] = plugins.all()[next];
-    checkpoint::PluginFileWriter* const mine = own ? &*own : nullptr;
-    checkpoint::PluginFileWriter* const common = of_all[next] ? (shared ? &*shared : nullptr) : mine;
-    checkpoint::BytesWriter writer(slot, common, mine);
-    plugin_call(named.name, "save()", rank, [&, &named = named] { named->save(writer); });
-    if (++next < plugins.all().size()) return true;
-    if (shared) shared_saved = shared->finish();
-    if (own) own_saved = own->finish();
-    return false;
-  }
-
-  const PluginSet& plugins;
-  int rank;
-  std::optional<checkpoint::PluginFileWriter> shared, own;
-  std::vector<bool> of_all;
-  std::size_t next = 0;
-  checkpoint::SavedFile shared_saved, own_saved;  // without bytes: there is none
-};
 
 std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
   const StepScalars& scalars = session_.stage().scalars;
@@ -280,9 +215,9 @@ void CheckpointSaver::write(const Progress& progress) {
   std::vector<checkpoint::MeasuredState> states;
   once([&] {
     check_shared(folder);
-    states = measure_plugins();
+    states = measure_plugins(plugins_, stage.rank);
   });
-  const std::vector<bool> alike = compare(states);
+  const std::vector<bool> alike = alike_on_all_ranks(states, world, device);
   std::optional<PluginFiles> plugins;
   std::optional<StateShard> shard;
   work_in_rounds(world, device, [&] {
@@ -296,7 +231,7 @@ void CheckpointSaver::write(const Progress& progress) {
     return shard->advance(written_round_bytes);
   }).check();
 
-  const checkpoint::SavedFile mine = shard->saved(), own = plugins->own_saved;
+  const checkpoint::SavedFile mine = shard->saved(), own = plugins->own();
   const std::vector<Written> all = gather_values(world, device,
                                                  Written{mine.bytes, mine.checksum, own.bytes, own.checksum,
                                                          std::ssize(shard->header()), std::ssize(shard->not_finite())});
@@ -317,7 +252,7 @@ void CheckpointSaver::write(const Progress& progress) {
     for (int rank = 0; rank < world.size(); ++rank)
       if (const Written& theirs = all[static_cast<std::size_t>(rank)]; theirs.own_bytes > 0)
         saved.files.push_back({checkpoint::rank_file_name(rank, world.size()), theirs.own_bytes, theirs.own_checksum});
-    saved.files.push_back(plugins->shared_saved);
+    saved.files.push_back(plugins->shared());
     try {  // every element once: a partitioner that counts some twice or never is found out while an earlier checkpoint
            // is there
       saved.files.push_back(checkpoint::RangeIndex(folder, shards, saved.parameters).save());

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.hpp"
-#include "checkpoint/plugin_state.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "config/run_config.hpp"
 #include "step/plugin_set.hpp"
@@ -63,13 +62,9 @@ class CheckpointSaver {
   void try_saving();
 
  private:
-  struct PluginFiles;
   void check_shared(const std::filesystem::path& folder) const;
   void write(const Progress& progress);
   void share_owner();
-  std::vector<checkpoint::MeasuredState> measure_plugins() const;
-  // By plugin: whether all ranks saved the same values, rank_bytes aside.
-  std::vector<bool> compare(const std::vector<checkpoint::MeasuredState>& states) const;
   // Nothing when the next step has no update to make up for; then its kept gradients do not matter.
   std::optional<checkpoint::PendingUpdate> pending() const;
   checkpoint::TrainingCheckpoint describe(const Progress& progress) const;
