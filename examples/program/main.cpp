@@ -52,8 +52,7 @@ int main(int argc, char* argv[]) try {
   while (engine.steps_done() < engine.steps()) {
     for (const Batch& batch : engine.batches()) engine.backward(engine.forward(batch));
     const StepResult result = engine.step();
-    if (engine.log_due() && engine.rank() == 0)
-      std::printf("step %lld loss %.17g\n", static_cast<long long>(result.step), result.loss);
+    if (engine.log_due() && engine.rank() == 0) std::printf("step %d loss %.17g\n", int(result.step), result.loss);
   }
 } catch (const Error& error) {
   std::fprintf(stderr, "program: %s\n", error.what());

