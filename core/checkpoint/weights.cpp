@@ -203,12 +203,12 @@ void for_each_part(Group& world, const state::Buffers& buffers, const std::vecto
 
 at::ScalarType export_type(const std::string& name, const std::string& model_config) {
   const auto known = [](const std::string& text) -> std::optional<at::ScalarType> {
-    if (text == "fp32" || text == "float32" || text == "torch.float32") return at::kFloat;
-    if (text == "bf16" || text == "bfloat16" || text == "torch.bfloat16") return at::kBFloat16;
-    if (text == "fp16" || text == "float16" || text == "torch.float16") return at::kHalf;
+    if (text == "float32" || text == "torch.float32") return at::kFloat;
+    if (text == "bfloat16" || text == "torch.bfloat16") return at::kBFloat16;
+    if (text == "float16" || text == "torch.float16") return at::kHalf;
     return std::nullopt;
   };
-  const std::string advice = "; name fp32, bf16 or fp16 as the type of the exported weights";
+  const std::string advice = "; name float32, bfloat16 or float16 as the type of the exported weights";
   if (name != "source") {
     const std::optional<at::ScalarType> type = known(name);
     if (!type) throw UserError("the type of exported weights is " + name + advice);

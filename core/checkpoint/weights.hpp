@@ -50,8 +50,8 @@ class SavedWeights {
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
 
-// The type of exported weights by its name: fp32, bf16, fp16, or source, which is that of the folder whose config.json
-// `model_config` is. Throws UserError where this names none of them.
+// The type of exported weights by its name: float32, bfloat16, float16, or source, which is that of the folder whose
+// config.json `model_config` is. Throws UserError where this names none of them.
 at::ScalarType export_type(const std::string& name, const std::string& model_config);
 
 // A folder for the model's weights, in this type, whose values are still to be written. Takes along what `source` holds

@@ -98,12 +98,12 @@ class Run {
   std::string save_checkpoint();
   // Tries what saving and exporting need before there is anything to lose: every rank writes to checkpoint.path, and
   // rank 0 makes the folder of an export, unless its name is empty. Throws, the same on all ranks. [collective]
-  void try_writing(const std::string& export_folder, const std::string& type = "fp32");
+  void try_writing(const std::string& export_folder, const std::string& type = "float32");
   // For the checkpoint after the last step: computes a loss of one micro-batch with its weights and, where that is not
   // finite, marks the checkpoint. [collective]
   void prove_checkpoint();
   // Writes the weights to a new folder, in this type: see export_type(). [collective]
-  void export_weights(const std::string& folder, const std::string& type = "fp32");
+  void export_weights(const std::string& folder, const std::string& type = "float32");
 
   // Ends what its groups have under way, after an error. Nothing can be computed afterwards.
   void stop() { groups_->stop(); }

@@ -89,7 +89,7 @@ class Campaign:
             yield f"exit status {status}"
         elif status == 0:
             yield from self.wrong_result(run.summary["losses"], setup, export, call.name in MEMORY)
-        elif "strata: " not in run.output:
+        elif "strata: " not in run.output and not (kills and call.role == 0):  # a launcher that is killed prints nothing
             yield "ends without a sentence"
         if found := INNER.search(run.output):
             yield f"says '{found[0]}'"

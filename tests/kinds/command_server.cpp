@@ -2,9 +2,9 @@
 // many members of a kind, as loading takes longer than most commands do.
 //
 // Reads one JSON object a line: {"timeout_s": 60, "processes": [{"arguments": ["train", ...], "environment": {"RANK":
-// "0"}, "folder": PATH, "output": PATH, "errors": PATH}]}. The processes run side by side, each in its folder, and write
-// to their outputs; standard error too where "errors" is left out. Answers with a line of their exit statuses, [0, 130]; one that a signal ended has 128 and its number. Those
-// that run longer are killed, and have the status -1.
+// "0"}, "folder": PATH, "output": PATH, "errors": PATH}]}. The processes run side by side, each in its folder, and
+// write to their outputs; standard error too where "errors" is left out. Answers with a line of their exit statuses,
+// [0, 130]; one that a signal ended has 128 and its number. Those that run longer are killed, and have the status -1.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>

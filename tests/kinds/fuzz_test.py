@@ -9,7 +9,8 @@ RUN = REPOSITORY / "tests/fuzz/run.sh"
 TARGETS = sorted(path.stem for path in (REPOSITORY / "tests/fuzz").glob("*.cpp"))
 # Readers without a target of their own: whose parser they use.
 COVERED = {"index": "json", "model config": "json", "rank file": "json", "rank record": "json", "json": "config_json", "json lines": "json_lines",
-           "manifest": "manifest", "plugin file": "plugin_file", "sealed checkpoint": "checkpoint"}
+           "manifest": "manifest", "plugin file": "plugin_file", "sealed checkpoint": "checkpoint",
+           "plugins of a checkpoint": "safetensors", "index of shards": "safetensors"}
 
 
 def test_each_reader_has_a_target():

@@ -33,7 +33,8 @@ FREE = {"--help": "prints this help", "--config": "the file; its values are comp
 # Of every other option what one rank has more than another.
 DIFFERENT = {"--metrics": ["--metrics", "metrics"], "--trace": ["--trace", "trace"],
              "--warmup-steps": ["--warmup-steps", "1"], "--resume": ["--resume", "saved"]}
-WITH = {"--digests": (["--metrics", "metrics", "--digests"], ["--metrics", "metrics"]),
+WITH = {"--export-dtype": (["--export", "weights", "--export-dtype", "bfloat16"], ["--export", "weights"]),
+        "--digests": (["--metrics", "metrics", "--digests"], ["--metrics", "metrics"]),
         "--trace-steps": (["--trace", "trace", "--trace-steps", "1"], ["--trace", "trace"])}
 NAMES = {"data.path": "tokens.bin", "validation.path": "validation.bin", "model.init": "init"}
 

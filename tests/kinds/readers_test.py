@@ -53,7 +53,7 @@ TREES = {
                                "args": {"step": 1, "op": "Forward", "chunk": 0, "micro_batch": 0, "layer": 0, "waited_for_tensor_us": 1.0}}]},
     "json lines": {"text": "abc", "id": 3},
     "rank record": {"process": {"host": "h", "number": 1, "start": 2}, "beat": 1, "moves": 1, "state": 1, "doing": "x", "since_s": 0.5,
-                    "waits_for": ["g", "n", 1, 2, "d", -1, -1], "needs": [0], "begun": {"g": [["g", "n", 1, 2, "d", -1, -1]]}},
+                    "waits_for": ["g", "n", 1, 2, "d", -1, -1], "needs": [0], "on_device": False, "begun": {"g": [["g", "n", 1, 2, "d", -1, -1]]}},
 }
 
 
@@ -315,10 +315,13 @@ def test_place(reading, place, reader, kind):
 # Sources that parse and are no reader of their own; why their texts are no foreign bytes, or whose reader they call.
 PARSES = {
     "core/checkpoint/hugging_face_export.cpp": "the model's own config.json, by text::JsonDocument",
+    "core/checkpoint/weights.cpp": "the run's own config.json, by text::JsonDocument",
     "core/group/board.cpp": "the verdict, by text::JsonDocument",
     "core/text/json.cpp": "the reader itself",
     "core/text/json.hpp": "the reader itself",
+    "core/tools/train/training_report.cpp": "what an earlier run wrote, by text::JsonDocument",
     "core/tools/commands/write_tree.cpp": "asks whether a scalar is a number",
+    "sdk/data/json_lines.cpp": "asks whether a line is an object",
     "sdk/compare/variant_runs.cpp": "what its own runs wrote, by text::JsonDocument",
     "sdk/conformance/model/files.cpp": "what a plugin under test writes",
     "sdk/conformance/planted/model/model.cpp": "a plugin that is broken on purpose",
@@ -328,19 +331,20 @@ PARSES = {
 }
 # Sources that open files otherwise than by InputFile, and which.
 OPENS = {
-    "core/checkpoint/checkpoint_folder.cpp": "locks of folders",
+    "core/checkpoint/folder_lock.cpp": "locks of folders",
     "core/checkpoint/hugging_face_export.cpp": "locks of folders",
     "core/data/file.cpp": "files that are written; flushing folders",
     "core/group/process_identity.cpp": "/proc",
     "core/interface/src/input_file.cpp": "InputFile itself",
     "core/plugin_host/elf_section.cpp": "the reader of plugin files",
-    "core/plugin_host/registry.cpp": "a plugin's file, which the reader of plugin files took",
     "core/plugin_host/shutdown_watch.cpp": "/proc",
     "core/tools/launch/host_resources.cpp": "/proc and /sys",
     "core/tools/launch/rank_process.cpp": "/proc and /dev/null",
     "core/tools/launcher/launcher.cpp": "the beginning of regular files of an installation",
     "core/tools/launcher/standard_streams.hpp": "/dev/null",
+    "core/tools/launch/machine.cpp": "/proc and /sys",
     "core/tools/train/rank_usage.cpp": "/proc",
+    "core/tools/train/report_file.cpp": "a file that is written, and what an earlier run wrote there",
     "plugins/communicator/shm/arena.cpp": "/proc, and memory of its own",
     "plugins/device/cpu/host_memory.cpp": "/proc and /sys",
     "plugins/offload/cpu/host_memory.cpp": "/proc and /sys",

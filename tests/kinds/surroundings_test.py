@@ -84,7 +84,7 @@ def test_closed_streams(shell, tmp_path, command, streams):
     assert done.returncode == (2 if command == "nothing" else 0), told(done)
     metrics = tmp_path / "metrics.jsonl"
     if "--metrics" in COMMANDS[command]:
-        assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [0, 1]
+        assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [1, 2]
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or b"tokens/s" not in path.read_bytes(), f"{path} holds what was printed"
 

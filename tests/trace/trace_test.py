@@ -95,4 +95,4 @@ def test_refusals(engine, config, tmp_path):
     check_refused(train(engine, config, 1, ["train.micro_batch=12"], "--trace", tmp_path / "none" / "trace.json"), "cannot be written", "trace.json")
     assert "--trace-steps requires --trace" in train(engine, config, 1, [], "--trace-steps", "3").stderr
     check_refused(engine.run("trace", config), "is not a trace", "strata train --trace")
-    check_refused(engine.run("trace", tmp_path / "none.json"), "none.json", "cannot be read")
+    check_refused(engine.run("trace", tmp_path / "none.json"), "none.json", "cannot be opened")

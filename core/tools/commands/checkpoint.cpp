@@ -213,12 +213,12 @@ void add_checkpoint(CommandLine& line) {
       .add_option("--dtype", arguments.dtype,
                   "Type of the weights; source: that of the folder that the run started from")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "source"}));
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "source"}));
   to_folder.footer(
       "Takes along what the folder that the run started from (model.init) holds beside weights: tokenizer,\n"
       "generation_config.json, chat templates; and the keys of its config.json.\n"
       "  strata checkpoint export ckpt hf_folder\n"
-      "  strata checkpoint export ckpt hf_folder --dtype bf16");
+      "  strata checkpoint export ckpt hf_folder --dtype bfloat16");
   line.on(to_folder, [] { return checkpoint_export(arguments, std::cout); });
 }
 

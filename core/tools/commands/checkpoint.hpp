@@ -9,7 +9,7 @@ struct CheckpointArguments {
   std::string path;             // a checkpoint, or a folder of checkpoints for the latest one
   std::string format = "text";  // info: text or json
   std::string folder;           // export: the folder to write
-  std::string dtype = "fp32";   // export: fp32, bf16, fp16 or source
+  std::string dtype = "float32";  // export: float32, bfloat16, float16 or source
   std::string plugin_path;      // export: folders to search for plugins first, separated by colons
 };
 

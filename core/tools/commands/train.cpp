@@ -55,14 +55,16 @@ std::string asked(const RunArguments& arguments) {
   const auto given = [](const char* option, const std::string& value) {
     return std::string(value.empty() ? "no " : "") + option + ";";
   };
-  return given("--metrics", report.metrics_file) + given("--trace", report.trace_file) +
+  const std::string export_dtype = arguments.export_dtype.empty() ? "float32" : arguments.export_dtype;
+  return "--export-dtype " + export_dtype + ";" + given("--metrics", report.metrics_file) +
+         given("--trace", report.trace_file) +
          (report.trace_file.empty() ? "" : "--trace-steps " + std::to_string(report.trace_steps) + ";") +
          "--warmup-steps " + std::to_string(report.warmup_steps) + ";" + (arguments.digests ? "" : "no ") +
          "--digests;" + (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
 }
 
 // An export replaces an empty folder, so nothing else may be written into it meanwhile.
-void check_export(const config::RunConfig& config, const report::TrainingReport& report) {
+void check_export(const config::RunConfig& config, const report::ReportSettings& report) {
   if (config.export_path.empty()) return;
   checkpoint::check_export_folder(config.export_path);
   const auto canonical = [](const std::string& path) {
@@ -80,7 +82,9 @@ void check_export(const config::RunConfig& config, const report::TrainingReport&
   };
   check("checkpoint.path " + config.checkpoint.path, config.checkpoint.path);
   check("metrics.csv " + config.metrics_csv, config.metrics_csv);
-  for (const report::ReportFile* const file : report.files()) check(file->name(), file->path());
+  check("--metrics " + report.metrics_file, report.metrics_file);
+  check("--summary " + report.summary_file, report.summary_file);
+  check("--trace " + report.trace_file, report.trace_file);
 }
 
 // The config with homes for what it leaves open. [collective] over the run
@@ -109,7 +113,7 @@ void check_before_ranks(const runtime::ResolvedRun& run) {
 // The name of the type to export in. Throws UserError if the run exports nothing, or has no source to take it from.
 std::string checked_export_dtype(const RunArguments& arguments, const config::RunConfig& config,
                                  const runtime::RunFiles& files) {
-  if (arguments.export_dtype.empty()) return "fp32";
+  if (arguments.export_dtype.empty()) return "float32";
   if (config.export_path.empty())
     throw UserError("--export-dtype is " + arguments.export_dtype + ", and the run exports no weights; give --export");
   runtime::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
@@ -129,11 +133,11 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
   if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
   runtime::check_resume(resolved, arguments.resume);
+  if (leader) check_export(config, arguments.report);
   report::ReportSettings settings = arguments.report;
   settings.terminal = terminal_under(place);
   settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
   report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
-  if (leader) check_export(config, report);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
   const std::string export_dtype = checked_export_dtype(arguments, config, files);
   const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
@@ -221,8 +225,8 @@ void add_train(CommandLine& line) {
               "Write the final weights to this new folder in Hugging Face format");
   train
       .add_option("--export-dtype", run.export_dtype,
-                  "Type of the weights that --export writes, fp32 by default; source: that of model.init")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "source"}));
+                  "Type of the weights that --export writes, float32 by default; source: that of model.init")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "source"}));
   CLI::Option* const trace = train.add_option(
       "--trace", run.report.trace_file,
       "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE`\n"

@@ -23,7 +23,7 @@ struct RunArguments {
   int nproc = 0;                      // ranks to start here; 0: this process is one rank of its launcher's job
   bool oversubscribe = false;         // with nproc: allow many more ranks than this host has cores or memory for
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
-  std::string export_dtype;           // of the exported weights: see export_type(); empty: fp32
+  std::string export_dtype;           // of the exported weights: see export_type(); empty: float32
   bool digests = false;               // of every step's gradient, in the metrics; see tools/train/gradient_digest.hpp
   report::ReportSettings report;
   std::string turns;                      // see tools/train/turn.hpp; empty: none

@@ -3,9 +3,9 @@
 #include <functional>
 #include <set>
 
-#include "watched_calls.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "unit/run/ranks.hpp"
+#include "watched_calls.hpp"
 
 using namespace strata;
 

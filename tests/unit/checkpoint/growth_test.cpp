@@ -1,8 +1,8 @@
 // Twice the ranks open at most 2.3 times the files in all, to save, to resume and to resume on other ranks.
-#include "watched_calls.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "unit/run/ranks.hpp"
+#include "watched_calls.hpp"
 
 using namespace strata;
 

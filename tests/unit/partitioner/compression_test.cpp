@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <mutex>
 
 #include "compressed_messages.hpp"
 #include "first.hpp"

@@ -52,7 +52,7 @@ TEST_CASE("gate one: what the manifest tells") {
   check_file_failure("no_section", "is not a Strata plugin (it has no section .strata)");
   check_file_failure(
       "not_json",
-      "has a manifest that cannot be read: it is not valid JSON: invalid literal; last read: 'n', at its byte 0");
+      "has a manifest that cannot be read: it is not valid JSON: invalid literal; last read: 'k', at its byte 0");
   check_file_failure("bad_option",
                      "has a malformed schema: a default breaks its own rule: option depth is '9': the maximum is 8");
 }

@@ -10,7 +10,7 @@ namespace {
 
 using namespace strata;
 
-#define WRONG_SCHEDULER_OPTIONS(OPTION)                                                                        \
+#define WRONG_SCHEDULER_OPTIONS(OPTION)                                                                       \
   OPTION(text, defect, "none", "one_of=none|reversed_warm_up|forgets_backward|holds_more|backward_first", "", \
          "Which one.")
 STRATA_OPTIONS(WrongSchedulerOptions, WRONG_SCHEDULER_OPTIONS)
