@@ -40,10 +40,10 @@ std::string temporary_name(const std::string& path) {
 OutputFile::OutputFile(std::string path, Existing existing)
     : path_(std::move(path)), temporary_(temporary_name(path_)), existing_(existing) {
   std::error_code ignored, problem;
-  std::filesystem::status(path_, problem);
+  const std::filesystem::file_status status = std::filesystem::status(path_, problem);
   if (problem && problem != std::errc::no_such_file_or_directory && problem != std::errc::not_a_directory)
     throw_cannot_open(path_, "cannot be written", problem.value());
-  if (std::filesystem::is_directory(path_, ignored)) {
+  if (std::filesystem::is_directory(status)) {
     throw UserError(Place{path_}, "is a folder; the name of a file to write is wanted");
   }
   if (existing_ == Existing::Refuse && std::filesystem::exists(path_, ignored)) {
