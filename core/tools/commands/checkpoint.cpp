@@ -19,6 +19,7 @@
 #include "checkpoint/weights.hpp"
 #include "config/schema.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "text/printable.hpp"
 #include "text/size.hpp"
 #include "tools/commands/command.hpp"
 
