@@ -6,11 +6,11 @@
 namespace strata::cli {
 
 struct CheckpointArguments {
-  std::string path;             // a checkpoint, or a folder of checkpoints for the latest one
-  std::string format = "text";  // info: text or json
-  std::string folder;           // export: the folder to write
+  std::string path;               // a checkpoint, or a folder of checkpoints for the latest one
+  std::string format = "text";    // info: text or json
+  std::string folder;             // export: the folder to write
   std::string dtype = "float32";  // export: float32, bfloat16, float16 or source
-  std::string plugin_path;      // export: folders to search for plugins first, separated by colons
+  std::string plugin_path;        // export: folders to search for plugins first, separated by colons
 };
 
 // Both return the exit status. Verifies all files of a checkpoint and prints its contents; throws UserError if it is
