@@ -4,8 +4,11 @@
 # At the end the disk alone reads one checkpoint's largest file, past the page cache: what reading back takes at least.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,4p' "$0" >&2; exit 2; }
-mkdir -p "$1" && cd "$1"
+folder=$1
 shift
+programs=()
+for strata in "$@"; do programs+=("$(realpath "$strata")"); done
+mkdir -p "$folder" && cd "$folder"
 python3 -c "
 import random, struct
 random.seed(1)
@@ -19,7 +22,7 @@ learning_rate: {base: 1e-4}
 END
 seconds() { /usr/bin/time -f %e "$@" 2>&1 >/dev/null | tail -n 1; }
 for turn in 1 2 3 4; do
-  for strata in "$@"; do
+  for strata in "${programs[@]}"; do
     rm -rf saved
     echo "$strata: $(seconds "$strata" train run.yaml --quiet --set checkpoint.path=saved --set checkpoint.every=1 --set checkpoint.keep=2) s with 6 checkpoints, $(seconds "$strata" train run.yaml --quiet) s without"
   done
