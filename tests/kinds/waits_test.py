@@ -237,7 +237,7 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("command", [name if name in ("verify", "bench") else pytest.param(name, marks=pytest.mark.full) for name in STARTS])
+@pytest.mark.parametrize("command", [name if name == "verify" else pytest.param(name, marks=pytest.mark.full) for name in STARTS])
 def test_children_end_with_their_parent(strata, family, config, command):
     """Children that do nothing any more, as ones that compute without end, are gone soon after their parent got SIGTERM."""
     words, count = STARTS[command]
