@@ -138,7 +138,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : path_(folder / ".l
   const std::string text = own_description() + "\n";
   if (::ftruncate(handle_, 0) != 0 || ::pwrite(handle_, text.data(), text.size(), 0) != std::ssize(text)) {
     const int error = errno;
-    if (error != ENOSPC && error != EDQUOT)  // a full disk is told when there is something to save
+    if (error != ENOSPC && error != EDQUOT)  // a full disk is reported by the first save
       throw EnvironmentError(path_.string() + ": cannot be written: " + message_of(error));
   }
 }

@@ -22,8 +22,8 @@
 
 namespace strata::checkpoint {
 
-// What one plugin saves, without the bytes, of which it has the sizes: a first call of save() measures, a second one
-// brings the bytes, so that none are copied.
+// Values of one plugin, and the sizes of its bytes. A first call of save() measures them; a second call writes the
+// bytes without copying them.
 class MeasuredState final : public StateWriter {
  public:
   // `plugin` stands in messages.
@@ -89,7 +89,7 @@ class PluginFileWriter {
 // The second call of a plugin's save(): writes bytes into the file that they belong to.
 class BytesWriter final : public StateWriter {
  public:
-  // `shared`: for bytes(), `own`: for rank_bytes(); null: written by nobody, or by another rank.
+  // `shared`: for bytes(), `own`: for rank_bytes(); null: not written by this rank.
   BytesWriter(std::string slot, PluginFileWriter* shared, PluginFileWriter* own)
       : slot_(std::move(slot)), shared_(shared), own_(own) {}
   void integer(std::string_view, std::int64_t) override {}

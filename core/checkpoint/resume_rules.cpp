@@ -75,7 +75,7 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
 std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
                                const RunLearningRate& learning_rate) {
   const std::map<std::string, config::OptionValue> now = settings_of(config);
-  std::set<std::string> other_plugins;  // slots, of which the options cannot be compared: "partitioner."
+  std::set<std::string> other_plugins;  // slots whose options cannot be compared: "partitioner."
   for (const auto& [key, value] : now)
     if (const std::string* const then = saved.setting(key);
         key.ends_with(".plugin") && (then == nullptr || !config::means(*then, value)))

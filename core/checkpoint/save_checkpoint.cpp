@@ -172,7 +172,7 @@ void CheckpointSaver::take_loss(double loss, const std::string& what) {
   }
   unproven_ = false;
   disproven_by_.clear();
-  if (config_.checkpoint.keep != 1) return;  // the others kept so many when it was saved
+  if (config_.checkpoint.keep != 1) return;  // with a larger `keep`, save() has removed the older ones
   work_in_rounds(*session_.stage().world, session_.store().device(), [&] {
     if (session_.stage().rank == 0) folder_.retain(saved_step_, 1, 0);
     return false;
