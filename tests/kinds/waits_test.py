@@ -231,7 +231,7 @@ def config(engine, folder):
 STARTS = {
     "train": (["train", "CONFIG", "--quiet", "--nproc", 2], 2),
     "verify": (["verify", "CONFIG", "--nproc", 2], 3),
-    "compare": (["compare", "CONFIG", "--nproc", 2, "--steps", 1000, "--vs", "train.seed=4"], 3),
+    "compare": (["compare", "CONFIG", "--nproc", 2, "--steps", 1000, "--vary", "train.seed=3,4"], 3),
     "bench": (["bench", "communicator/gloo", "--nproc", 2, "--seconds", 60], 2),
     "plugins check": (["plugins", "check", "communicator/gloo"], 1),
 }

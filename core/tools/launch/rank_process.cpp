@@ -191,7 +191,6 @@ std::string RankProcess::fate() const {
 
 bool RankProcess::reap() {
   if (ended_) return false;
-  take_stops();
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != process_)
     return ended_but_for_the_kernel();
@@ -201,7 +200,8 @@ bool RankProcess::reap() {
 }
 
 // The kernel tells a parent when a child is stopped and when it goes on.
-void RankProcess::take_stops() {
+std::optional<std::chrono::milliseconds> RankProcess::stopped_for() {
+  if (ended_) return std::nullopt;
   siginfo_t info{};
   while (waitid(P_PID, static_cast<id_t>(process_), &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
          info.si_pid == process_) {
@@ -211,10 +211,7 @@ void RankProcess::take_stops() {
       stopped_at_ = std::chrono::steady_clock::now();
     info = {};
   }
-}
-
-std::optional<std::chrono::milliseconds> RankProcess::stopped_for() const {
-  if (ended_ || !stopped_at_) return std::nullopt;
+  if (!stopped_at_) return std::nullopt;
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - *stopped_at_);
 }
 

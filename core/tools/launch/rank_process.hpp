@@ -79,8 +79,9 @@ class RankProcess {
   // If it has ended, records that and kills the rest of its process group; returns true if this call found that it had
   // ended. One that ended with an error a while ago, but for threads that wait in the kernel, is left behind.
   bool reap();
-  // For how long it has been stopped by a signal, if it is: not by a debugger.
-  std::optional<std::chrono::milliseconds> stopped_for() const;
+  // For how long it has been stopped by a signal, if it is: not by a debugger. Counts from the call that finds it
+  // stopped.
+  std::optional<std::chrono::milliseconds> stopped_for();
   // Where it still runs: it is left behind, and counts as ended.
   void abandon();
   // It counts as ended and has not.
@@ -96,7 +97,6 @@ class RankProcess {
  private:
   void take_error_line(const std::string& line);
   bool ended_but_for_the_kernel();
-  void take_stops();
 
   int rank_;
   ErrorLines& errors_;

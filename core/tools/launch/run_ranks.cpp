@@ -41,9 +41,6 @@ constexpr milliseconds last_leave{60'000};
 // The first SIGTERM asks a rank to finish its step, which it may never do without its peer; the second ends it at once.
 constexpr milliseconds reminder{1000};
 
-// A rank that is stopped for longer ends the run, as the ranks themselves end it once they have met.
-constexpr milliseconds longest_stop{5000};
-
 Variables variables_of(int rank, int ranks, int port, const std::string& run, int cores) {
   Variables variables{{"RANK", std::to_string(rank)},
                       {"LOCAL_RANK", std::to_string(rank)},
@@ -67,11 +64,13 @@ int weight(const RankProcess& process) {
   return process.status() == lost_peer ? 0 : 1;
 }
 
-// The state of the run. Transitions:
+// The state of the run. Collecting, Ending and Killed have a deadline. Running and Leaving last as long as the ranks
+// work: one that waits for another ends by itself, and a stopped one, which cannot, is ended. Transitions:
 //   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
 //   Collecting -> Ending      the others got SIGTERM
+//   Running -> Ending         a rank was stopped for too long, or is when this process is asked to end
 //   Running -> Leaving        this process was asked to end; the ranks got the same signal and leave in their own time
-//   Leaving -> Ending         a rank has left; or one has failed, so the others cannot finish their step
+//   Leaving -> Ending         a rank has left; or one has failed or is stopped, so the others cannot finish their step
 //   Ending -> Ending          a moment later: SIGTERM again
 //   Ending -> Killed          patience is over: SIGKILL
 //   any -> Killed             a second request came
@@ -80,7 +79,8 @@ class Ranks {
  public:
   explicit Ranks(const RankProgram& program)
       : server_(socket_, run_ + "/0"),  // ranks add the count of restarts to the name
-        patience_(program.patience) {
+        patience_(program.patience),
+        longest_stop_(program.longest_stop) {
     const std::string path = program.program.empty() ? running_executable().string() : program.program;
     for (int rank = 0; rank < program.ranks; ++rank)
       processes_.emplace_back(rank, path, program.arguments,
@@ -91,16 +91,17 @@ class Ranks {
     while (running()) {
       wait_for_news();
       pass_on_output();
+      take_stops();
       if (const std::optional<int> request = signals_.next_request()) take_request(*request);
       for (RankProcess& process : processes_)
         if (process.reap() && process.status() != 0) take_failure(process);
-      take_stops();
       if (has_deadline() && Clock::now() >= deadline_) take_deadline();
     }
     for (int i = 0; i < 2; ++i) pass_on_output();  // first the data left in the pipes, then their ends
     name_those_left();
-    if (stopped_ != nullptr && cause_ == nullptr) return report_stop();
-    if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
+    if (stopped_ != nullptr && cause_ == nullptr) report_stop();
+    if (cause_ == nullptr)
+      return request_ != 0 ? 128 + request_ : stopped_ != nullptr ? EnvironmentError("").exit_status() : 0;
     report();
     return cause_->status();
   }
@@ -119,7 +120,7 @@ class Ranks {
     std::vector<pollfd> watched{{signals_.handle(), POLLIN, 0}};
     for (RankProcess& process : processes_)
       for (const LineReader* reader : process.outputs()) watched.push_back({reader->handle(), POLLIN, 0});
-    milliseconds limit{1000};
+    milliseconds limit{told_of_stop_.empty() ? 1000 : 100};  // the kernel does not wake us for a stop
     if (has_deadline())
       limit = std::clamp(std::chrono::ceil<milliseconds>(deadline_ - Clock::now()), milliseconds{0}, limit);
     poll(watched.data(), watched.size(), static_cast<int>(limit.count()));
@@ -143,10 +144,15 @@ class Ranks {
                      "strata: rank %d is stopped, not slow: its process %d was stopped by SIGSTOP or Ctrl-Z; SIGCONT "
                      "continues it\n",
                      process.rank(), process.number());
-      if (*stopped < longest_stop || state_ != State::Running) continue;
-      stopped_ = &process;
-      end_all(SIGTERM);
+      if (*stopped >= longest_stop_) end_stopped(process);
     }
+  }
+
+  void end_stopped(RankProcess& process) {
+    if (state_ == State::Collecting || state_ == State::Killed) return;  // their deadlines are short
+    stopped_ = &process;
+    if (state_ == State::Ending) return process.signal(SIGKILL);
+    end_all(SIGTERM);
   }
 
   void take_failure(const RankProcess& process) {
@@ -174,6 +180,8 @@ class Ranks {
     request_ = number;
     request_time_ = Clock::now();
     if (state_ != State::Running) return;  // it is ending already
+    for (RankProcess& process : processes_)
+      if (process.stopped_for()) return end_stopped(process);
     signal_all(number);
     state_ = State::Leaving;
   }
@@ -190,8 +198,8 @@ class Ranks {
   }
 
   // A stopped process takes no other signal than SIGKILL before it is continued.
-  void signal_all(int number) const {
-    for (const RankProcess& process : processes_)
+  void signal_all(int number) {
+    for (RankProcess& process : processes_)
       if (!process.ended()) process.signal(number == SIGTERM && process.stopped_for() ? SIGKILL : number);
   }
 
@@ -234,11 +242,14 @@ class Ranks {
            advice;
   }
 
-  int report_stop() const {
-    std::fprintf(stderr, "strata: rank %d of %zu (process %d) was stopped for more than %lld s; all ranks are ended\n",
-                 stopped_->rank(), processes_.size(), stopped_->number(),
-                 static_cast<long long>(longest_stop.count() / 1000));
-    return EnvironmentError("").exit_status();
+  void report_stop() const {
+    std::fprintf(stderr, "strata: rank %d of %zu (process %d) was stopped ", stopped_->rank(), processes_.size(),
+                 stopped_->number());
+    if (request_ != 0)
+      std::fprintf(stderr, "and could not end by itself; it was killed\n");
+    else
+      std::fprintf(stderr, "for more than %g s; all ranks are ended\n",
+                   std::chrono::duration<double>(longest_stop_).count());
   }
 
   void report() const {
@@ -264,7 +275,7 @@ class Ranks {
       nproc_run + runtime::random_name();  // who does not have it from us cannot read or end the run
   ListeningSocket socket_{"127.0.0.1", 0};
   runtime::StoreServer server_;
-  milliseconds patience_;
+  milliseconds patience_, longest_stop_;
   std::deque<RankProcess> processes_;
   State state_ = State::Running;
   Clock::time_point deadline_;       // of the state; none in Running

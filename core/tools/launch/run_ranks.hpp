@@ -18,7 +18,9 @@ struct RankProgram {
   std::string program;                       // its path; empty: the running executable
   std::vector<std::string> arguments;        // without the program's name
   std::chrono::milliseconds patience{5000};  // from SIGTERM to SIGKILL
-  bool oversubscribe = false;                // start them even if the host lacks the cores and memory they need
+  // A rank that a signal has stopped for longer ends the run, as the ranks themselves end it once they have met.
+  std::chrono::milliseconds longest_stop{5000};
+  bool oversubscribe = false;  // start them even if the host lacks the cores and memory they need
 };
 
 // Each rank gets the variables that torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,

@@ -56,6 +56,11 @@ bool all_gone(const std::set<pid_t>& processes) {
   return false;
 }
 
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child;
+}
+
 }  // namespace
 
 TEST_CASE("ranks get their places, rank 0's output passes through, the others' is marked") {
@@ -268,4 +273,44 @@ TEST_CASE("a rank that fails after a signal is told, and a rank that the signal 
                                    });
   CHECK(early.status == 130);
   CHECK(early.seconds < 5);
+}
+
+TEST_CASE("a stopped rank ends the run in every state of the launcher") {
+  struct Stop {
+    const char* state;
+    int status;
+    const char* rank_0;  // what it does at SIGTERM
+    const char* told;
+  };
+  const Stop stops[] = {
+      {"running", 3, "exit 0", "was stopped for more than 0.3 s; all ranks are ended"},
+      {"asked to end while it is stopped", 128 + SIGTERM, "exit 143", "was stopped and could not end by itself"},
+      {"asked to end", 128 + SIGTERM, "", "was stopped and could not end by itself"},
+      {"others have left", 128 + SIGTERM, "exit 143", "was stopped and could not end by itself"}};
+  for (const Stop& stop : stops) {
+    INFO(stop.state);
+    const TemporaryFile numbers;
+    std::set<pid_t> ranks;
+    strata::launch::RankProgram program =
+        shell(2, std::string("if [ $RANK = 0 ]; then trap '") + stop.rank_0 + "' TERM; else trap '' TERM; echo $$ > " +
+                     numbers.path() + "; fi; while :; do sleep 0.05; done");
+    program.longest_stop = 300ms;
+    const Ended ended = run_in_child(program, [&](pid_t child) {
+      ranks = processes_in(numbers, 1);
+      const std::string state = stop.state;
+      if (state == "asked to end" || state == "others have left") {
+        kill(child, SIGTERM);
+        std::this_thread::sleep_for(300ms);
+      }
+      for (const pid_t rank : ranks) kill(rank, SIGSTOP);
+      if (state == "asked to end while it is stopped") kill(child, SIGTERM);
+      for (int attempt = 0; attempt < 250 && !has_ended(child); ++attempt) std::this_thread::sleep_for(20ms);
+      for (const pid_t rank : ranks) kill(rank, SIGCONT);
+      CHECK(has_ended(child));
+      kill(child, SIGTERM);  // again, so that this test ends
+    });
+    CHECK(ended.status == stop.status);
+    CHECK_THAT(ended.error, Contains("rank 1 is stopped, not slow") && Contains(stop.told) && !Contains("memory"));
+    CHECK(all_gone(ranks));
+  }
 }
