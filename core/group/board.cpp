@@ -35,6 +35,15 @@ std::string key_of(int rank) {
   return "board/" + std::to_string(rank);
 }
 
+std::string text_of(const RunVerdict& verdict, const std::string& table, int by) {
+  const nlohmann::json json{{"cause", verdict.cause}, {"table", table}, {"by", by}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+text::JsonDocument verdict_in(const std::vector<std::uint8_t>& bytes) {
+  return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, {"the run's verdict on the board"}};
+}
+
 }  // namespace
 
 Board::Board(BoardPlace place)
@@ -76,9 +85,14 @@ void Board::claim() {
       "two processes are rank " + std::to_string(rank_) + " of one run: " + text_of(nlohmann::json::parse(first)) +
       " and, later, " + text_of(me) +
       "; start each rank once, and give runs that go on at one time different ports (MASTER_PORT)";
-  if (!store_->check({begun_key}))
-    store_->compareSet(verdict_key, "", nlohmann::json{{"cause", cause}, {"table", ""}, {"by", -1}}.dump());
-  throw EnvironmentError(cause);
+  throw EnvironmentError(store_->check({begun_key}) ? cause : settle(*store_, cause));
+}
+
+std::string Board::settle(c10d::Store& store, const std::string& cause) {
+  const std::string written = text_of({cause, {}}, "", -1);
+  const std::vector<std::uint8_t> first =
+      store.compareSet(verdict_key, std::vector<std::uint8_t>{}, {written.begin(), written.end()});
+  return verdict_in(first).object()["cause"].text();
 }
 
 void Board::begun() {
@@ -307,7 +321,7 @@ void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
   if (waited_s < told_s_) told_s_ = 0.0;
   if (waited_s < std::max(std::min(early_word_s, patience_.timeout_s), 2.0 * told_s_)) return;
   const int other = computing_rank(ranks, rank_);
-  if (other < 0) return;
+  if (other < 0) return tell_of_absent(ranks, waited_s);
   const Observed& seen = ranks[static_cast<std::size_t>(other)];
   const double computed_s = seen.record->since_s + seen.silent_s;
   if (waited_s < patience_.timeout_s && computed_s < early_word_s) return;
@@ -317,11 +331,24 @@ void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
                computed_s);
 }
 
+// The first of the ranks that have come tells of those that have not.
+void Board::tell_of_absent(const std::vector<Observed>& ranks, double waited_s) {
+  std::vector<int> absent;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!ranks[static_cast<std::size_t>(rank)].record)
+      absent.push_back(rank);
+    else if (absent.size() == static_cast<std::size_t>(rank) && rank != rank_)
+      return;
+  }
+  if (absent.empty()) return;
+  told_s_ = waited_s;
+  spdlog::warn("{} of {} did not come within {:.0f} s; waiting until communicator.timeout_s, {:g} s",
+               ranks_named(absent), ranks_, waited_s, patience_.timeout_s);
+}
+
 bool Board::take_verdict() {
   if (!store_->check({verdict_key})) return false;
-  const std::vector<std::uint8_t> written = store_->get(verdict_key);
-  const text::JsonDocument document({reinterpret_cast<const char*>(written.data()), written.size()},
-                                    {"the run's verdict on the board"});
+  const text::JsonDocument document = verdict_in(store_->get(verdict_key));
   const text::JsonValue verdict = document.object();
   const std::int64_t by = verdict["by"].integer();
   verdict["by"].check(by >= -1 && by < ranks_, "it must be a rank, or -1 for a process that is none");
@@ -330,8 +357,7 @@ bool Board::take_verdict() {
 }
 
 void Board::write_verdict(const RunVerdict& verdict, const std::vector<Observed>& ranks) {
-  const nlohmann::json json{{"cause", verdict.cause}, {"table", table_of(ranks, verdict.ranks)}, {"by", rank_}};
-  store_->compareSet(verdict_key, "", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  store_->compareSet(verdict_key, "", text_of(verdict, table_of(ranks, verdict.ranks), rank_));
   take_verdict();  // another rank's verdict may have come first
 }
 

@@ -51,6 +51,9 @@ class Board : public std::enable_shared_from_this<Board> {
   void join();
   // The ranks have compared what they must have in common: the run has begun.
   void begun();
+  // Makes `cause` the verdict, unless there is one, over the caller's connection to the store. Returns the verdict's
+  // cause, which all ranks report. [any rank]
+  static std::string settle(c10d::Store& store, const std::string& cause);
   // Once join() was called, before the end: publishes that this rank has left, or failed if an exception is active. A
   // rank that serves the store waits up to two seconds for the others' last records.
   void leave();
@@ -107,6 +110,7 @@ class Board : public std::enable_shared_from_this<Board> {
   bool wants_to_look(Clock::time_point now) const;
   void look(Clock::time_point now);
   void tell_of_long_wait(const std::vector<Observed>& ranks);
+  void tell_of_absent(const std::vector<Observed>& ranks, double waited_s);
   bool take_verdict();
   void write_verdict(const RunVerdict& verdict, const std::vector<Observed>& ranks);
   void end(Ended ended);

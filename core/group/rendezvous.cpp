@@ -77,7 +77,7 @@ void Rendezvous::meet(const std::string& place, const std::vector<int>& members)
 void Rendezvous::compare(const std::string& what, const std::string& others, int other, const std::string& remedy,
                          const FindDifference& find_difference) {
   if (const std::string found = find_difference(other, others); !found.empty())
-    throw EnvironmentError(what + " differ between ranks: " + found + "; " + remedy);
+    throw EnvironmentError(hooks_.differ(what + " differ between ranks: " + found + "; " + remedy));
 }
 
 void Rendezvous::agree(const std::string& what, const std::string& text, const std::string& remedy) {

@@ -19,10 +19,12 @@ namespace strata::runtime {
 class Rendezvous {
  public:
   // `waits(place, missing)` is called in a long wait, whenever others are missing than before. `look()` is called
-  // between two looks, and may throw to end the wait.
+  // between two looks, and may throw to end the wait. `differ(cause)` is called where ranks differ, and returns the
+  // cause that all of them report.
   struct Hooks {
     std::function<void(const std::string& place, const std::vector<int>& missing)> waits;
     std::function<void()> look;
+    std::function<std::string(const std::string& cause)> differ;
   };
   Rendezvous(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Hooks hooks)
       : store_(std::move(store)), rank_(rank), size_(size), hooks_(std::move(hooks)) {}
@@ -44,8 +46,8 @@ class Rendezvous {
   void arrive(const std::string& base, std::size_t members);
   void wait(const std::string& place, const std::function<bool()>& come, std::vector<int> members, const KeyOf& key_of,
             const std::function<void(int came)>& took = {});
-  static void compare(const std::string& what, const std::string& others, int other, const std::string& remedy,
-                      const FindDifference& find_difference);
+  void compare(const std::string& what, const std::string& others, int other, const std::string& remedy,
+               const FindDifference& find_difference);
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;

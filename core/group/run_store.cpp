@@ -65,8 +65,9 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
   const auto waits = [this](const std::string& where, const std::vector<int>& missing) {
     waiting_.emplace(*board_, Call{.group = "", .name = where}, missing);
   };
+  const auto differ = [this](const std::string& cause) { return Board::settle(*store_, cause); };
   rendezvous_ =
-      std::make_unique<Rendezvous>(store_, rank_, size_, Rendezvous::Hooks{waits, [this] { board_->check(); }});
+      std::make_unique<Rendezvous>(store_, rank_, size_, Rendezvous::Hooks{waits, [this] { board_->check(); }, differ});
 }
 
 void RunStore::connect(const launch::LaunchPlace& place, std::chrono::milliseconds timeout) {

@@ -156,10 +156,12 @@ std::optional<RunVerdict> standstill(const std::vector<Observed>& ranks, const P
   const std::string limit = shown(patience.timeout_s) + " (communicator.timeout_s)";
   if (!absent.empty()) {
     const Call& call = ranks[static_cast<std::size_t>(waiting.front())].record->waits_for;
-    return RunVerdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) +
-                          " did not come within " + limit +
-                          "; see what the launcher printed about them, or raise the timeout",
-                      absent};
+    return RunVerdict{
+        call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) + " did not come within " +
+            limit +
+            "; they ended, and their output says why, or they are stuck before they reach the run's store, as where "
+            "plugins are loaded; raise the timeout if starting takes longer",
+        absent};
   }
   if (longest > patience.timeout_s)
     return RunVerdict{"no rank made progress for " + shown(longest) +

@@ -182,10 +182,16 @@ class Hosts:
         for rank in ranks or self.ranks:
             assert rank.process.returncode == status, self.said()
             assert any(word in rank.output for word in words), f"rank {rank.number} does not say {words}\n{self.said()}"
-            assert not re.search(r"frame #|Exception raised|internal error|terminate called", rank.output), self.said()
+        self.check_words()
+
+    def check_words(self):
+        """No rank prints words that only those know who wrote a library."""
+        for rank in self.ranks:
+            assert not re.search(r"frame #|Exception raised|internal error|terminate called|\[c10d\]|\[/|hostname of the client", rank.output), self.said()
 
     def expect_losses(self, losses, limit):
         self.finish(limit)
+        self.check_words()
         assert [rank.process.returncode for rank in self.ranks] == [0] * len(self.ranks), self.said()
         with open(self.folder / "summary.json") as file:
             assert json.load(file)["losses"] == losses, self.said()

@@ -217,7 +217,7 @@ def test_two_jobs_at_once_are_told_apart(hosts):
         hosts.start(STAGES, a_host=2)
     hosts.finish(30)
     for rank in hosts.ranks:
-        words = ("Address already in use", "two processes are rank", "failed with an error of its own", "no longer answers", "has left the run")
+        words = ("Address already in use", "two processes are rank", "failed with an error of its own", "no longer answers", "has left the run", "found no server")
         assert rank.process.returncode == 0 or any(word in rank.output for word in words), hosts.said()
 
 
@@ -262,4 +262,6 @@ def test_a_rank_that_never_comes_is_named(hosts):
 def test_a_key_that_differs_is_named(hosts, setting):
     hosts.start(only=[0])
     hosts.start([setting], only=[1])
-    hosts.expect_end(ENDS, setting.split("=")[0], "failed with an error of its own", reads=False)
+    hosts.expect_end(ENDS, setting.split("=")[0], reads=False)
+    sentences = {line for rank in hosts.ranks for line in rank.output.splitlines() if "differ between ranks" in line}
+    assert len(sentences) == 1, f"all ranks say it in the same words\n{hosts.said()}"

@@ -61,7 +61,9 @@ void add_launch(CommandLine& line) {
   launch.prefix_command();
   launch.footer(
       "The program and its arguments follow the options; every rank gets the same arguments. The program trains with\n"
-      "<strata/engine.hpp>. It also runs alone, as one rank, and under torchrun, mpirun or srun.\n"
+      "<strata/engine.hpp>. It also runs alone, as one rank, and under torchrun, mpirun or srun. MASTER_PORT is the "
+      "port\n"
+      "of the engine's store: a program that also uses c10d's own stores gives them another port.\n"
       "  strata launch --nproc 2 ./program program.yaml\n"
       "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
   line.on(launch, [command = &launch] { return launch_program(nproc, oversubscribe, command->remaining()); });

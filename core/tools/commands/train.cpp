@@ -120,14 +120,18 @@ std::string checked_export_dtype(const RunArguments& arguments, const config::Ru
   return arguments.export_dtype;
 }
 
+runtime::StopSignals::Answer answer_to_signals(const RunArguments& arguments, const launch::LaunchPlace& place) {
+  const bool bar = terminal_under(place) && !arguments.report.quiet;
+  return bar ? runtime::StopSignals::Answer::FreshLine : runtime::StopSignals::Answer::Line;
+}
+
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   using runtime::StopSignals;
   const bool leader = place.rank == 0;
   if (const std::string forgotten = launch::forgotten_srun(place); !forgotten.empty()) spdlog::warn("{}", forgotten);
-  const bool bar = terminal_under(place) && !arguments.report.quiet;
-  const StopSignals signals(!leader ? StopSignals::Answer::None
-                            : bar   ? StopSignals::Answer::FreshLine
-                                    : StopSignals::Answer::Line);
+  // Who was asked answers: the launcher, which also ends ranks that nobody asked.
+  const StopSignals signals(leader && !launch::is_rank_of_nproc(place) ? answer_to_signals(arguments, place)
+                                                                       : StopSignals::Answer::None);
   runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
   const config::RunConfig& config = resolved.config;
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
@@ -178,11 +182,12 @@ void log_deepspeed(const runtime::ResolvedRun& run) {
   for (const config::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
 }
 
-int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run) {
+int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run, const std::string& answer) {
   launch::RankProgram program;
   program.ranks = arguments.nproc;
   program.oversubscribe = arguments.oversubscribe;
   program.arguments = arguments.command_line;
+  program.answer = answer;
   if (run.translation) program.arguments.push_back("--quiet-config");
   if (run.translation && run.translation->automatic_batch > 0)
     program.arguments.insert(program.arguments.end(),
@@ -200,7 +205,8 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   runtime::check_memory_budget(run);
   runtime::check_resume(run, arguments.resume);  // report errors once, not from every rank
   check_before_ranks(run);
-  const int status = start_ranks(arguments, run);
+  const int status =
+      start_ranks(arguments, run, runtime::StopSignals::text_of(answer_to_signals(arguments, launch::LaunchPlace{})));
   if (!run.config.checkpoint.path.empty())
     checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
   return status;

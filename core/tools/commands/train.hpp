@@ -38,8 +38,8 @@ void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run);
 void log_deepspeed(const runtime::ResolvedRun& run);
 
 // Starts nproc ranks of this program with the same command line and with what `run` has resolved for all of them.
-// Returns the exit status.
-int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run);
+// `answer`: see RankProgram. Returns the exit status.
+int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run, const std::string& answer = {});
 
 // With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one
 // rank. Returns the exit status.

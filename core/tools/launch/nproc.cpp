@@ -18,12 +18,11 @@ std::string as_rank(const LaunchPlace& place) {
          std::to_string(place.size) + ", which " + variables + " in its environment say";
 }
 
-// Which run_ranks() gives the ranks that it starts.
+}  // namespace
+
 bool is_rank_of_nproc(const LaunchPlace& place) {
   return place.launcher == Launcher::Torchrun && place.run_name.starts_with(nproc_run);
 }
-
-}  // namespace
 
 bool starts_ranks(int ranks, const LaunchPlace& place) {
   if (ranks == 0 || (is_rank_of_nproc(place) && place.size == ranks)) return false;

@@ -10,6 +10,9 @@ namespace strata::launch {
 // which have the same command line. Throws UserError in a rank of another launcher, where --nproc contradicts it.
 bool starts_ranks(int ranks, const LaunchPlace& place);
 
+// True in a rank that run_ranks() started.
+bool is_rank_of_nproc(const LaunchPlace& place);
+
 // Throws UserError in a rank of a launcher. `command` starts runs of its own, which would take themselves for that
 // rank.
 void check_alone(const std::string& command);

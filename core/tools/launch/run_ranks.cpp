@@ -80,7 +80,8 @@ class Ranks {
   explicit Ranks(const RankProgram& program)
       : server_(socket_, run_ + "/0"),  // ranks add the count of restarts to the name
         patience_(program.patience),
-        longest_stop_(program.longest_stop) {
+        longest_stop_(program.longest_stop),
+        answer_(program.answer) {
     const std::string path = program.program.empty() ? running_executable().string() : program.program;
     for (int rank = 0; rank < program.ranks; ++rank)
       processes_.emplace_back(rank, path, program.arguments,
@@ -182,6 +183,7 @@ class Ranks {
     if (state_ != State::Running) return;  // it is ending already
     for (RankProcess& process : processes_)
       if (process.stopped_for()) return end_stopped(process);
+    std::fputs(answer_.c_str(), stderr);
     signal_all(number);
     state_ = State::Leaving;
   }
@@ -276,6 +278,7 @@ class Ranks {
   ListeningSocket socket_{"127.0.0.1", 0};
   runtime::StoreServer server_;
   milliseconds patience_, longest_stop_;
+  std::string answer_;
   std::deque<RankProcess> processes_;
   State state_ = State::Running;
   Clock::time_point deadline_;       // of the state; none in Running

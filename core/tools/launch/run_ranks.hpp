@@ -20,6 +20,7 @@ struct RankProgram {
   std::chrono::milliseconds patience{5000};  // from SIGTERM to SIGKILL
   // A rank that a signal has stopped for longer ends the run, as the ranks themselves end it once they have met.
   std::chrono::milliseconds longest_stop{5000};
+  std::string answer;          // written to standard error when this process is first asked to end
   bool oversubscribe = false;  // start them even if the host lacks the cores and memory they need
 };
 

@@ -27,9 +27,6 @@ std::array<struct sigaction, watched.size()> former;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
               "a signal's handler may touch nothing that locks");
 
-constexpr const char* answer_text =
-    "\nstrata: asked to stop; finishing the step under way (a second signal stops at once)\n";
-
 std::int64_t now_ms() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -65,9 +62,15 @@ void take_signal(int number) {
 
 }  // namespace
 
+const char* StopSignals::text_of(Answer how) {
+  constexpr const char* fresh_line =
+      "\nstrata: asked to stop; finishing the step under way (a second signal stops at once)\n";
+  return how == Answer::None ? nullptr : how == Answer::Line ? fresh_line + 1 : fresh_line;
+}
+
 StopSignals::StopSignals(Answer how) {
   request = 0;
-  answer = how == Answer::None ? nullptr : how == Answer::Line ? answer_text + 1 : answer_text;
+  answer = text_of(how);
   struct sigaction action {};
   action.sa_handler = take_signal;
   action.sa_flags = SA_RESTART;

@@ -13,6 +13,7 @@ class StopSignals {
   // How the first signal is answered on standard error, for steps may be long. FreshLine: on a line of its own, as a
   // bar stands on the one under way.
   enum class Answer { None, Line, FreshLine };
+  static const char* text_of(Answer how);
   explicit StopSignals(Answer how);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

@@ -93,7 +93,7 @@ void play(int ranks, const std::function<void(int rank)>& part) {
 }
 
 runtime::Rendezvous::Hooks nothing() {
-  return {[](const std::string&, const std::vector<int>&) {}, [] {}};
+  return {[](const std::string&, const std::vector<int>&) {}, [] {}, [](const std::string& cause) { return cause; }};
 }
 
 int calls_of_a_start(int ranks) {
