@@ -140,7 +140,11 @@ ListeningSocket::ListeningSocket(const std::string& host, int port) {
     throw EnvironmentError(
         "rank 0 cannot serve the run's store at " + host + ":" + std::to_string(port) + ": " +
         (found.empty() ? "host '" + host + "' cannot be resolved: " + reason : std::string(std::strerror(problem))) +
-        "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port");
+        "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port" +
+        (problem == EADDRNOTAVAIL && !found.empty()
+             ? " (an address that a service or a router translates is none of this host; it works where the launcher "
+               "serves the store, as torchrun does)"
+             : ""));
   port_ = port_of(handle_);
 }
 

@@ -253,8 +253,10 @@ def test_another_number_of_ranks_is_named(hosts):
 
 @full
 def test_a_rank_that_never_comes_is_named(hosts):
-    hosts.start(STAGES, a_host=2, only=[0, 1, 2])
-    hosts.expect_end(ENDS, "rank 3 of 4 did not come", reads=False)
+    hosts.start([*STAGES, "communicator.timeout_s=13"], a_host=2, only=[0, 1, 2])
+    hosts.expect_end(13 + 15, "rank 3 of 4 did not come within 13 s (communicator.timeout_s)", reads=False)
+    told = [rank.number for rank in hosts.ranks if "rank 3 of 4 did not come within 10 s; waiting until communicator.timeout_s, 13 s" in rank.output]
+    assert told == [0], hosts.said()
 
 
 @full

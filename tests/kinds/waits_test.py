@@ -42,7 +42,7 @@ BOUNDS = {
     "arena": ("100 ms, then it looks at its peers; the board's verdict aborts it", "test_stopped_process"),
     "nccl": ("communicator.timeout_s; needs GPUs", None),
     "launcher": ("a second; ranks that are stopped are ended, and those that cannot be killed are left behind after 10 s",
-                 "test_a_rank_that_is_stopped_before_it_has_come"),
+                 "a stopped rank ends the run in every state of the launcher"),
     "child": ("the child: a run ends by its own board, and with its parent", "test_children_end_with_their_parent"),
     "case": ("the deadline of a case of the conformance kit, which ends the case's processes", "test_hang"),
     "plugin": ("its own limit: a plugin's call that does not return is told", "test_shutdown_that_sleeps"),
@@ -237,7 +237,7 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("command", [name if name == "verify" else pytest.param(name, marks=pytest.mark.full) for name in STARTS])
+@pytest.mark.parametrize("command", [name if name in ("verify", "bench") else pytest.param(name, marks=pytest.mark.full) for name in STARTS])
 def test_children_end_with_their_parent(strata, family, config, command):
     """Children that do nothing any more, as ones that compute without end, are gone soon after their parent got SIGTERM."""
     words, count = STARTS[command]
@@ -252,7 +252,8 @@ def test_children_end_with_their_parent(strata, family, config, command):
     assert not one.members()
 
 
-@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_is_stopped_before_it_has_come(strata, family, config, rank):
     one = family(strata, "train", config, "--quiet", "--nproc", 2)
     stopped = sorted(one.wait_for_members(2))[rank]

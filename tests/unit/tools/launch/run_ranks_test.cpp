@@ -21,6 +21,7 @@ strata::launch::RankProgram shell(int ranks, const std::string& script) {
   program.program = "/bin/sh";
   program.arguments = {"-c", script};
   program.patience = 500ms;
+  program.answer = "asked to end\n";
   return program;
 }
 
@@ -86,6 +87,7 @@ TEST_CASE("a rank that fails ends all, with its status and last words") {
   CHECK(ended.seconds < 10);
   CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last words are above."));
   CHECK(times("the disk is full", ended.error) == 1);
+  CHECK(times("asked to end", ended.error) == 0);  // nobody was
   CHECK(all_gone(processes_in(numbers, 3)));
 }
 
@@ -190,6 +192,7 @@ TEST_CASE("SIGINT and SIGTERM are passed on") {
                                      });
     CHECK(ended.status == 128 + number);
     CHECK_THAT(ended.out, Contains("rank 0 leaves") && Contains("[rank 1] rank 1 leaves"));
+    CHECK(times("asked to end", ended.error) == 1);
     CHECK(ended.seconds < 10);
   }
 }
