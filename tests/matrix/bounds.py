@@ -23,6 +23,10 @@ settings here (combinations.py) with which they pass on such a difference and do
   bound times distance times u; it has nothing to do with the rest, so squares add. Where that is less than the square of u, it still is one weight
   by u or none.
 
+What a precision itself does to the gradient of the first step, against fp32's: every product of every layer rounds both of its operands, forward
+and backward, and these roundings have nothing to do with each other. A digest is off by the noise times a number drawn from about a normal
+distribution, of which the largest of some dozens is taken as 3. A format of fewer bits must be beyond the bound of one with more (matrix.py).
+
 planted_test.py shows that a micro-batch that is lost or counted twice in one step is beyond one of them at least.
 """
 import math
@@ -31,6 +35,9 @@ import operator
 ROUNDING = {"fp32": 2.0**-24, "bf16": 2.0**-9, "fp16": 2.0**-11, "mantissa10": 2.0**-11, "fp8": 2.0**-7,
             "mxfp8": 2.0**-7}  # relative; half a unit of the last place, but of those with 8 bits: see above
 COARSEST = ROUNDING["bf16"]  # of precisions that are not known here
+
+SIGNIFICANT_BITS = {"bf16": 8, "fp16": 11, "mantissa10": 11, "fp8": 4, "mxfp8": 4}  # of what products multiply
+PRODUCTS_OF_LAYER = 4  # of attention two, of the MLP two
 
 LOSS_BOUND = 2e-6
 WEIGHT_BOUND = 1e-6
@@ -57,6 +64,13 @@ class Bounds:
         unit = units(other)
         drawn = math.sqrt(max(self.gradient * unit * math.sqrt(len(other)) * moved, unit**2)) if self.draws else 0.0
         return math.dist(mine, other) / moved, math.hypot(2 * self.gradient, drawn / moved)
+
+
+def gradient_of_precision(bits, layers):
+    """How far a digest of the first step's gradient may be from fp32's where products multiply numbers of `bits` significant bits."""
+    roundings = layers * PRODUCTS_OF_LAYER * 2 * 2  # forward and backward, two operands
+    rounding = 2.0**(1 - bits) / math.sqrt(12)      # evenly spread over one unit of the last place
+    return 3 * math.sqrt(roundings) * rounding
 
 
 def units(weights):

@@ -8,7 +8,8 @@ What a run must equal, over STEPS steps:
   step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that combinations.py
   has no settings for it is not known how it blows up rounding: there gradients and norms of the first step, and the losses;
 - `tolerance(b)` of a plugin other than a precision: the reference's losses and norms to b, and gradients to sqrt(2 b) (bounds.py). `simulated(NAME)`: the run with
-  plugin NAME in its place. A precision's own equivalence is that of its reference to the simplest precision's;
+  plugin NAME in its place. A precision's own equivalence is that of its reference to the simplest precision's,
+  whose first gradients it may be away from as far as its bits round (bounds.py);
 - its own dry run: peak bytes by category, tier and rank, exactly.
 """
 import concurrent.futures
@@ -17,7 +18,7 @@ import math
 import os
 import re
 
-from bounds import LOSS_BOUND, Bounds, apart, gradient_apart
+from bounds import LOSS_BOUND, SIGNIFICANT_BITS, Bounds, apart, gradient_apart, gradient_of_precision
 from combinations import GLOBAL_BATCH, Space
 from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, set_arguments, write_tokens
 from trainers import Trainers
@@ -236,4 +237,15 @@ class Matrix:
         declared = self.space.equivalence(choice)
         bound = 0.0 if declared == "bitwise" else float(declared[len("tolerance("):-1]) if declared.startswith("tolerance") else LOSS_BOUND
         found = relative_difference(mine.losses, other.losses)
-        return [] if found <= bound else [f"declares {declared}; its losses differ from {simplest['precision']}'s by {found:.2e}, relative"]
+        wrong = [] if found <= bound else [f"declares {declared}; its losses differ from {simplest['precision']}'s by {found:.2e}, relative"]
+        bits = SIGNIFICANT_BITS.get(choice.family or choice.label)
+        if bits is None:
+            return wrong
+        found, name = gradient_apart(mine.steps[0]["gradients"], other.steps[0]["gradients"])
+        bound = gradient_of_precision(bits, self.sizes["layers"])
+        if not found <= bound:
+            wrong.append(f"the first gradient of {name} differs from {simplest['precision']}'s by {found:.2e}, relative; the bound of {bits} bits is {bound:.2e}")
+        finer = [more for more in SIGNIFICANT_BITS.values() if more > bits and found <= gradient_of_precision(more, self.sizes["layers"])]
+        if finer:
+            wrong.append(f"its first gradients differ from {simplest['precision']}'s by {found:.2e} only: within the bound of {finer[0]} bits, which therefore is too wide")
+        return wrong
