@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "data/file.hpp"
+#include "interface/src/system_error.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -28,10 +29,6 @@ constexpr const char* latest_name = "latest";
 
 // After this long without a change, a temporary of a host that cannot be asked counts as left.
 constexpr double left_after_s = 6.0 * 3600.0;
-
-std::string text_of(int error) {
-  return std::generic_category().message(error);
-}
 
 // The N of "step-N"; nothing for any other name.
 std::optional<std::int64_t> step_of(const std::string& name) {
@@ -80,7 +77,8 @@ bool may_lack(int error) {
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0)
-    throw EnvironmentError(from.string() + ": cannot be renamed to " + to.filename().string() + ": " + text_of(errno));
+    throw EnvironmentError(from.string() + ": cannot be renamed to " + to.filename().string() + ": " +
+                           describe_errno(errno));
 }
 
 // The first line of a small file; empty where it cannot be read.
@@ -118,7 +116,7 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
   // A folder that cannot be looked into may hold some: a run that took it for empty would begin anew.
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    throw EnvironmentError(path_.string() + ": cannot be looked into: " + error.message());
+    throw EnvironmentError(path_.string() + ": cannot be looked into: " + describe_errno(error.value()));
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -157,11 +155,11 @@ std::optional<std::int64_t> CheckpointFolder::finite_below(std::int64_t step) co
 void CheckpointFolder::lock() {
   const Place place{path_.string()};
   if (const std::error_code error = data::make_folders(path_.string()))
-    throw UserError(place, "checkpoint.path names a folder that cannot be made: " + error.message());
+    throw_cannot_open(path_.string(), "checkpoint.path names a folder that cannot be made", error.value());
   if (::access(path_.c_str(), R_OK | X_OK) != 0)
-    throw UserError(place, "checkpoint.path names a folder that cannot be opened: " + text_of(errno));
+    throw_cannot_open(path_.string(), "checkpoint.path names a folder that cannot be opened", errno);
   if (::access(path_.c_str(), W_OK) != 0)
-    throw UserError(place, "checkpoint.path names a folder that cannot be written to: " + text_of(errno));
+    throw_cannot_open(path_.string(), "checkpoint.path names a folder that cannot be written to", errno);
   lock_ = std::make_unique<FolderLock>(path_);
   if (lock_->taken() == FolderLock::Taken::ByAnother) {
     const std::string holder = lock_->text();
@@ -211,7 +209,7 @@ void CheckpointFolder::remove_temporaries() const {
     if (name.former && !fs::exists(of_step(*name.step), error))
       fs::rename(path, of_step(*name.step), error);  // the run was killed before the other one had the name
     else
-      fs::remove_all(path, error);
+      data::remove_or_warn(path);
   }
 }
 
@@ -220,7 +218,7 @@ fs::path CheckpointFolder::begin(std::int64_t step) {
   std::error_code error;
   fs::remove_all(temporary, error);
   if (!fs::create_directory(temporary, error))
-    throw EnvironmentError(temporary.string() + ": cannot be made: " + error.message());
+    throw EnvironmentError(temporary.string() + ": cannot be made: " + describe_errno(error.value()));
   return temporary;
 }
 
@@ -234,7 +232,7 @@ void CheckpointFolder::finish(std::int64_t step) {
     // always there.
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
       data::flush_folder(path_.string());
-      fs::remove_all(temporary, error);
+      data::remove_or_warn(temporary);
     } else {
       const fs::path former = with_owner(final.filename().string(), former_suffix);
       fs::remove_all(former, error);
@@ -243,10 +241,10 @@ void CheckpointFolder::finish(std::int64_t step) {
         const int problem = errno;
         fs::rename(former, final, error);
         throw EnvironmentError(temporary.string() + ": cannot be renamed to " + final.filename().string() + ": " +
-                               text_of(problem));
+                               describe_errno(problem));
       }
       data::flush_folder(path_.string());
-      fs::remove_all(former, error);
+      data::remove_or_warn(former);
     }
   } else {
     rename_or_throw(temporary, final);
@@ -295,9 +293,9 @@ void CheckpointFolder::point_latest_to(std::int64_t step) {
   if (error) {
     std::error_code ignored;
     if (!may_lack(error.value()))
-      throw EnvironmentError(link.string() + ": cannot be pointed to " + target + ": " + error.message());
+      throw EnvironmentError(link.string() + ": cannot be pointed to " + target + ": " + describe_errno(error.value()));
     fs::remove(temporary, ignored);
-    std::string problem = "a link: " + error.message();
+    std::string problem = "a link: " + describe_errno(error.value());
     fs::remove(link, ignored);  // one that names an earlier step is worse than none
     try {
       data::OutputFile file(link.string(), data::Existing::Replace);
@@ -321,12 +319,11 @@ void CheckpointFolder::remove(std::int64_t step) const {
   std::error_code error;
   fs::remove_all(old, error);
   rename_or_throw(of_step(step), old);
-  fs::remove_all(old, error);
+  data::remove_or_warn(old);
 }
 
 void CheckpointFolder::drop(std::int64_t step) noexcept {
-  std::error_code ignored;
-  fs::remove_all(temporary_of_step(step), ignored);
+  data::remove_or_warn(temporary_of_step(step));
 }
 
 fs::path resolve_latest(const fs::path& path) {

@@ -20,14 +20,11 @@
 
 #include "checkpoint/checksum.hpp"
 #include "group/process_identity.hpp"
+#include "interface/src/system_error.hpp"
 #include "text/printable.hpp"
 
 namespace strata::checkpoint {
 namespace {
-
-std::string message_of(int error) {
-  return std::generic_category().message(error);
-}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -82,7 +79,7 @@ std::optional<std::uint64_t> parse_hexadecimal(std::string_view text) {
 Owner new_owner() {
   Owner owner{own_place(), static_cast<std::uint32_t>(::getpid()), 0};
   if (::getrandom(&owner.nonce, sizeof owner.nonce, 0) != sizeof owner.nonce)
-    throw EnvironmentError("the system gives no random numbers: " + message_of(errno));
+    throw EnvironmentError("the system gives no random numbers: " + describe_errno(errno));
   return owner;
 }
 
@@ -122,10 +119,10 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : path_(folder / ".l
       const bool unknown_here = error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
       if (!by_another && !unknown_here) {
         ::close(std::exchange(handle_, -1));
-        throw EnvironmentError(path_.string() + ": cannot be locked: " + message_of(error));
+        throw EnvironmentError(path_.string() + ": cannot be locked: " + describe_errno(error));
       }
       taken_ = by_another ? Taken::ByAnother : Taken::NotSupported;
-      text_ = taken_ == Taken::ByAnother ? read_description(handle_) : message_of(error);
+      text_ = taken_ == Taken::ByAnother ? read_description(handle_) : describe_errno(error);
       break;
     }
     if (is_current(handle_, path_)) {
@@ -139,13 +136,13 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : path_(folder / ".l
   if (::ftruncate(handle_, 0) != 0 || ::pwrite(handle_, text.data(), text.size(), 0) != std::ssize(text)) {
     const int error = errno;
     if (error != ENOSPC && error != EDQUOT)  // a full disk is reported by the first save
-      throw EnvironmentError(path_.string() + ": cannot be written: " + message_of(error));
+      throw EnvironmentError(path_.string() + ": cannot be written: " + describe_errno(error));
   }
 }
 
 FolderLock::~FolderLock() {
   if (handle_ < 0) return;
-  if (taken_ == Taken::Yes) ::unlink(path_.c_str());
+  if (taken_ != Taken::ByAnother) ::unlink(path_.c_str());
   ::close(handle_);
 }
 

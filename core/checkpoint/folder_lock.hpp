@@ -34,6 +34,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  // Call after the folder was renamed to `folder`.
+  void follow(const std::filesystem::path& folder) { path_ = folder / ".lock"; }
+
   Taken taken() const { return taken_; }
   // ByAnother: what the file tells of it, "host NAME, process 7, run NAME". NotSupported: the system's reason.
   const std::string& text() const { return text_; }

@@ -20,6 +20,8 @@
 
 namespace strata::checkpoint {
 
+class FolderLock;
+
 struct NameMapEntry {
   std::string canonical;              // the parameter's name in the engine
   std::vector<std::int64_t> shape;    // of the whole parameter, whatever its partitioning
@@ -116,8 +118,8 @@ class HuggingFaceExporter {
 
   struct Temporary {
     ~Temporary();
-    std::filesystem::path path;  // empty once finished
-    int lock = -1;               // on it, while this process writes to it
+    std::filesystem::path path;        // empty once finished
+    std::unique_ptr<FolderLock> lock;  // on it, while this process writes to it
   };
 
   std::filesystem::path folder_;

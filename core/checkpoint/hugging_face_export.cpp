@@ -1,21 +1,21 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/finite.hpp"
+#include "checkpoint/folder_lock.hpp"
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "data/file.hpp"
+#include "interface/src/system_error.hpp"
 #include "text/json.hpp"
 #include "text/printable.hpp"
 
@@ -45,17 +45,8 @@ std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpe
   return shards;
 }
 
-// Nothing when it is no folder, or another process has it. Where a file system has no locks nobody has any.
-std::optional<int> lock_folder(const fs::path& folder) {
-  const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (handle < 0) return std::nullopt;
-  if (::flock(handle, LOCK_EX | LOCK_NB) == 0) return handle;
-  ::close(handle);
-  return std::nullopt;
-}
-
-// What processes left that were killed while they exported to it. Whoever still does, on this host or another, has a
-// lock.
+// Removes folders that processes left which were killed while they exported to `folder`. Who still exports holds the
+// lock of his, on this host or another.
 void remove_abandoned(const fs::path& folder) {
   const std::string prefix = folder.filename().string() + data::temporary_mark;
   std::vector<fs::path> abandoned;
@@ -67,10 +58,12 @@ void remove_abandoned(const fs::path& folder) {
     abandoned.push_back(entry->path());
   }
   for (const fs::path& path : abandoned) {
-    const std::optional<int> lock = lock_folder(path);
-    if (!lock) continue;
-    fs::remove_all(path, error);
-    ::close(*lock);
+    if (!fs::is_directory(fs::symlink_status(path, error))) continue;
+    try {
+      const FolderLock lock(path);
+      if (lock.taken() == FolderLock::Taken::Yes) data::remove_or_warn(path);
+    } catch (const Error&) {  // it may not be written to: another user's
+    }
   }
 }
 
@@ -79,7 +72,7 @@ fs::path final_name(const fs::path& folder) {
   std::error_code error;
   const fs::path absolute = fs::absolute(folder, error);
   const fs::path name = error ? fs::path() : fs::weakly_canonical(absolute, error);
-  if (error) throw UserError(Place{folder.string()}, "cannot be made: " + error.message());
+  if (error) throw_cannot_open(folder.string(), "cannot be made", error.value());
   return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
 }
 
@@ -88,11 +81,7 @@ fs::path make_temporary(const fs::path& folder) {
   const fs::path temporary = data::temporary_name(folder.string());
   if (::mkdir(temporary.c_str(), 0777) == 0) return temporary;
   const int error = errno;
-  const std::string text =
-      "cannot be made in " + folder.parent_path().string() + ": " + std::generic_category().message(error);
-  if (error == ENOSPC || error == EDQUOT || error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM)
-    throw EnvironmentError(folder.string() + ": " + text);
-  throw UserError(Place{folder.string()}, text);
+  throw_cannot_open(folder.string(), ("cannot be made in " + folder.parent_path().string()).c_str(), error);
 }
 
 bool is_mount_point(const fs::path& folder) {
@@ -116,7 +105,7 @@ void check_export_folder(const fs::path& folder, const std::string* config_text)
     if (fs::exists(name / checkpoint_file_name, error) || !CheckpointFolder(name).steps().empty())
       throw UserError(place, "holds checkpoints of a run, which an export does not overwrite; name a new folder");
     const bool empty = fs::is_empty(name, error);
-    if (error) throw UserError(place, "cannot be looked into: " + error.message());
+    if (error) throw_cannot_open(folder.string(), "cannot be looked into", error.value());
     if (!empty) {
       throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
     }
@@ -126,7 +115,7 @@ void check_export_folder(const fs::path& folder, const std::string* config_text)
   if (!fs::is_directory(name.parent_path(), error))
     throw UserError(place, "cannot be made: " + name.parent_path().string() + " is no folder");
   if (config_text != nullptr) text::JsonDocument(*config_text, {(name / "config.json").string()}).object();
-  ::rmdir(make_temporary(name).c_str());
+  data::remove_or_warn(make_temporary(name));
 }
 
 HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string config_text,
@@ -137,7 +126,7 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   remove_abandoned(folder_);
   const fs::path temporary = make_temporary(folder_);
   temporary_.path = temporary;
-  temporary_.lock = lock_folder(temporary).value_or(-1);
+  temporary_.lock = std::make_unique<FolderLock>(temporary);
   for (TensorSpec& spec : tensors) {
     if (spec.dtype == at::kHalf) in_fp16_.insert(spec.name);
     if (!matches_any(spec.name, transposed)) continue;
@@ -148,9 +137,7 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
 }
 
 HuggingFaceExporter::Temporary::~Temporary() {
-  std::error_code ignored;
-  if (!path.empty()) fs::remove_all(path, ignored);
-  if (lock >= 0) ::close(lock);
+  if (!path.empty()) data::remove_or_warn(path);
 }
 
 void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes) {
@@ -198,9 +185,11 @@ void HuggingFaceExporter::finish() {
       throw UserError(Place{folder_.string()},
                       "was filled by someone else meanwhile and is not overwritten; export into a new folder");
     }
-    throw EnvironmentError(folder_.string() + ": cannot be given its name: " + std::generic_category().message(error));
+    throw EnvironmentError(folder_.string() + ": cannot be given its name: " + describe_errno(error));
   }
   temporary_.path.clear();
+  temporary_.lock->follow(folder_);
+  temporary_.lock.reset();
   data::flush_folder(folder_.parent_path().string());
 }
 

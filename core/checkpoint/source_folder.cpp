@@ -8,6 +8,7 @@
 
 #include "checkpoint/training_checkpoint.hpp"
 #include "data/file.hpp"
+#include "interface/src/system_error.hpp"
 #include "text/first_of.hpp"
 #include "text/printable.hpp"
 
@@ -83,7 +84,8 @@ std::string SourceFolder::copy_into(const fs::path& destination) const {
   copy_files(folder_, destination, left);
   if (fs::is_directory(folder_ / templates, error)) {
     fs::create_directory(destination / templates, error);
-    if (error) throw EnvironmentError((destination / templates).string() + ": cannot be made: " + error.message());
+    if (error)
+      throw EnvironmentError((destination / templates).string() + ": cannot be made: " + describe_errno(error.value()));
     copy_files(folder_ / templates, destination / templates, left);
   }
   if (left.empty()) return "";

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/safetensors.hpp"
+#include "interface/src/system_error.hpp"
 #include "text/json.hpp"
 
 namespace strata::checkpoint {
@@ -207,7 +208,7 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   std::error_code problem;
   const fs::file_status status = fs::status(folder, problem);
   if (!fs::status_known(status))
-    throw EnvironmentError(folder.string() + ": cannot be looked at: " + problem.message());
+    throw EnvironmentError(folder.string() + ": cannot be looked at: " + describe_errno(problem.value()));
   if (!fs::is_directory(status)) damaged(folder, "is no folder; a checkpoint is one");
   const std::string content = read_text(path);
   check_text(path, content);

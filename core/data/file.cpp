@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,14 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "interface/src/system_error.hpp"
 #include "text/size.hpp"
 
 namespace strata::data {
 namespace {
-
-std::string text_of(int error) {
-  return std::generic_category().message(error);
-}
 
 std::string folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -33,7 +31,7 @@ std::string folder_of(const std::string& path) {
 std::string temporary_name(const std::string& path) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
-    throw EnvironmentError("the system gives no random numbers: " + text_of(errno));
+    throw EnvironmentError("the system gives no random numbers: " + describe_errno(errno));
   return fmt::format("{}{}{:0{}x}", path, temporary_mark, number, temporary_digits);
 }
 
@@ -70,10 +68,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail(const char* action, int error, std::uint64_t bytes) const {
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   throw EnvironmentError(path_ + ": " + action + " " + config::format_bytes(static_cast<std::int64_t>(bytes)) +
-                         " failed: " + text_of(error) +
-                         (full ? "; free some space or write to another disk (nothing was left behind)" : ""));
+                         " failed: " + describe_errno(error));
 }
 
 void OutputFile::reserve(std::uint64_t bytes) {
@@ -132,9 +128,16 @@ void OutputFile::finish() {
   // Under Refuse this is for file systems without RENAME_NOREPLACE; the constructor has looked already.
   if (existing_ == Existing::Replace || (result != 0 && (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)))
     result = std::rename(temporary_.c_str(), path_.c_str());
-  if (result != 0) throw EnvironmentError(path_ + ": cannot be given its name: " + text_of(errno));
+  if (result != 0) throw EnvironmentError(path_ + ": cannot be given its name: " + describe_errno(errno));
   ::close(std::exchange(descriptor_, -1));
   flush_folder(folder_of(path_));
+}
+
+void remove_or_warn(const std::filesystem::path& path) noexcept {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error)
+    spdlog::warn("{}: cannot be removed: {}; remove it after this run", path.string(), describe_errno(error.value()));
 }
 
 void flush_folder(const std::string& folder) {
@@ -143,7 +146,7 @@ void flush_folder(const std::string& folder) {
   };
   const auto check = [&](int error) {
     if (!refused(error))
-      throw EnvironmentError(folder + ": flushing the names in this folder failed: " + text_of(error) +
+      throw EnvironmentError(folder + ": flushing the names in this folder failed: " + describe_errno(error) +
                              "; what was written there may be lost in a power failure");
   };
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <system_error>
 
@@ -51,6 +52,9 @@ class OutputFile {
   Existing existing_;
   int descriptor_ = -1;
 };
+
+// Removes a file, or a folder with all in it. Logs a warning that names it where it cannot be removed.
+void remove_or_warn(const std::filesystem::path& path) noexcept;
 
 // Flushes a folder's list of names, so that a rename in it outlives a power failure. A file system that cannot flush
 // folders (EINVAL, EOPNOTSUPP, EROFS) and a folder that may not be opened for reading (EACCES) are passed over. Throws

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "interface/src/system_error.hpp"
+
 namespace strata::data {
 
 std::string temporary_files() {
@@ -23,8 +25,8 @@ std::string temporary_files() {
 std::string make_temporary_folder(const std::string& name) {
   std::string path = temporary_files() + "/" + name + "-XXXXXX";
   if (mkdtemp(path.data()) != nullptr) return path;
-  throw EnvironmentError("cannot make a folder for temporary files, " + path + ": " +
-                         std::generic_category().message(errno) + "; set TMPDIR to a folder that can be written to");
+  throw EnvironmentError("cannot make a folder for temporary files, " + path + ": " + describe_errno(errno) +
+                         "; set TMPDIR to a folder that can be written to");
 }
 
 }  // namespace strata::data

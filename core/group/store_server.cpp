@@ -23,6 +23,7 @@
 #include "group/address.hpp"
 #include "group/signals_held_back.hpp"
 #include "group/store_connection.hpp"
+#include "interface/src/system_error.hpp"
 
 namespace strata::runtime {
 
@@ -96,22 +97,23 @@ struct Client {
 
 class ServerLoop {
  public:
-  ServerLoop(int listening, int wake, int events, const std::string& run)
-      : listening_(listening), wake_(wake), events_(events), greeting_("/strata/run/" + run) {}
+  ServerLoop(int listening, int wake, int events, const std::string& run, const std::atomic<bool>& ends)
+      : listening_(listening), wake_(wake), events_(events), greeting_("/strata/run/" + run), ends_(ends) {}
   ~ServerLoop() {
     for (const auto& [handle, client] : clients_) close(handle);
-    for (const int handle : {listening_, wake_, events_}) close(handle);
+    for (const int handle : {listening_, events_}) close(handle);
   }
 
+  // False, and errno, where the system does not tell of events.
+  bool begin() { return watch(wake_, EPOLLIN, EPOLL_CTL_ADD) && watch(listening_, EPOLLIN, EPOLL_CTL_ADD); }
+
   void run() {
-    watch(wake_, EPOLLIN, EPOLL_CTL_ADD);
-    watch(listening_, EPOLLIN, EPOLL_CTL_ADD);
     std::array<epoll_event, 64> found{};
-    while (true) {
+    while (!ends_) {
       const int count = epoll_wait(events_, found.data(), static_cast<int>(found.size()), tick_ms);
       for (int i = 0; i < count; ++i) {
         const int handle = found[static_cast<std::size_t>(i)].data.fd;
-        if (handle == wake_) return;
+        if (handle == wake_) break;  // `ends_` is set
         if (handle == listening_)
           accept_all();
         else
@@ -122,11 +124,11 @@ class ServerLoop {
   }
 
  private:
-  void watch(int handle, std::uint32_t events, int how) const {
+  bool watch(int handle, std::uint32_t events, int how) const {
     epoll_event event{};
     event.events = events;
     event.data.fd = handle;
-    epoll_ctl(events_, how, handle, &event);
+    return epoll_ctl(events_, how, handle, &event) == 0;
   }
 
   // Where no descriptor is left, those who wait are accepted later, once strangers were closed.
@@ -137,7 +139,7 @@ class ServerLoop {
         const int yes = 1;
         setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
         clients_.emplace(handle, Client{});
-        watch(handle, EPOLLIN, EPOLL_CTL_ADD);
+        if (!watch(handle, EPOLLIN, EPOLL_CTL_ADD)) drop(handle);  // it connects again
         continue;
       }
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -153,7 +155,7 @@ class ServerLoop {
     const auto now = Clock::now();
     if (accepts_again_ && now >= *accepts_again_) {
       accepts_again_.reset();
-      watch(listening_, EPOLLIN, EPOLL_CTL_MOD);
+      if (!watch(listening_, EPOLLIN, EPOLL_CTL_MOD)) accepts_again_ = now + std::chrono::milliseconds(tick_ms);
     }
     if (now - looked_ < std::chrono::milliseconds(tick_ms)) return;
     looked_ = now;
@@ -195,7 +197,8 @@ class ServerLoop {
       client.out.erase(0, static_cast<std::size_t>(count));
     }
     const bool waits = !client.out.empty();
-    if (waits != client.watches_out) watch(handle, waits ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+    if (waits != client.watches_out && !watch(handle, waits ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD))
+      return false;
     client.watches_out = waits;
     return true;
   }
@@ -328,6 +331,7 @@ class ServerLoop {
 
   int listening_, wake_, events_;
   std::string greeting_;
+  const std::atomic<bool>& ends_;
   std::map<int, Client> clients_;
   std::map<std::string, std::string> values_;
   Clock::time_point looked_ = Clock::now();
@@ -341,8 +345,9 @@ StoreServer::StoreServer(launch::ListeningSocket& socket, const std::string& run
   const int events = epoll_create1(EPOLL_CLOEXEC);
   const int listening = socket.release();
   if (wake_ < 0 || events < 0 || fcntl(listening, F_SETFL, O_NONBLOCK) != 0)
-    throw EnvironmentError(std::string("cannot serve the run's store: ") + std::strerror(errno));
-  const auto loop = std::make_shared<ServerLoop>(listening, wake_, events, run);
+    throw EnvironmentError("cannot serve the run's store: " + describe_errno(errno));
+  const auto loop = std::make_shared<ServerLoop>(listening, wake_, events, run, ends_);
+  if (!loop->begin()) throw EnvironmentError("cannot serve the run's store: " + describe_errno(errno));
   const SignalsHeldBack held_back;
   try {
     thread_ = std::thread([loop] { loop->run(); });
@@ -352,9 +357,11 @@ StoreServer::StoreServer(launch::ListeningSocket& socket, const std::string& run
 }
 
 StoreServer::~StoreServer() {
+  ends_ = true;
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // without it the loop ends a tick later
   thread_.join();
+  close(wake_);
 }
 
 }  // namespace strata::runtime

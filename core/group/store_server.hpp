@@ -5,6 +5,7 @@
 // seconds. It keeps at most a few bytes of them. The protocol is neither encrypted nor protected against changes on the
 // way.
 #pragma once
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -25,7 +26,8 @@ class StoreServer {
 
  private:
   int port_ = 0;
-  int wake_ = -1;  // an event descriptor that ends the thread
+  int wake_ = -1;  // an event descriptor that wakes the thread
+  std::atomic<bool> ends_ = false;
   std::thread thread_;
 };
 

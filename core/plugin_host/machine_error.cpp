@@ -5,7 +5,6 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "interface/src/system_error.hpp"
 #include "text/printable.hpp"
 #include "text/size.hpp"
 
@@ -41,26 +41,15 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return first_line(error) + to_save_memory;
   if (const std::int64_t bytes = bytes_refused(error.what()); bytes > 0)
     return "the machine is out of memory: " + config::format_bytes(bytes) + " were requested at once" + to_save_memory;
+  // oneDNN's, for memory that its code is to be written to
+  if (std::string_view(error.what()).starts_with("could not create a primitive"))
+    return std::string("the machine is out of memory") + to_save_memory;
   return std::nullopt;
 }
 
-const char* remedy(const std::error_code& code) {
-  switch (code.category() == std::generic_category() || code.category() == std::system_category() ? code.value() : 0) {
-    case EAGAIN:
-      return "; the limit of processes and threads is reached: raise `ulimit -u` or the container's limit of them, or "
-             "use fewer ranks";
-    case EMFILE:
-      return "; this process has as many files open as `ulimit -n` lets it: raise that limit";
-    case ENFILE:
-      return "; this machine has as many files open as it can";
-    case ENOSPC:
-    case EDQUOT:
-      return "; the disk, or its table of files, is full: free some space or use another disk";
-    case ENOMEM:
-      return "; this machine is out of memory";
-    default:
-      return "";
-  }
+std::string describe(const std::error_code& code) {
+  const bool is_errno = code.category() == std::generic_category() || code.category() == std::system_category();
+  return is_errno ? describe_errno(code.value()) : code.message();
 }
 
 // libtorch's errors of sockets and of its store have classes; those of the event loop below it have not.
@@ -94,12 +83,13 @@ std::string first_line(const std::exception& error) {
 std::optional<std::string> machine_error(const std::exception& error) {
   if (const std::optional<std::string> memory = out_of_memory(error)) return memory;
   if (const auto* const file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
-    return (file->path1().empty() ? "a file" : file->path1().string()) + " cannot be used: " + file->code().message() +
-           remedy(file->code());
+    return (file->path1().empty() ? "a file" : file->path1().string()) + " cannot be used: " + describe(file->code());
   if (const auto* const system = dynamic_cast<const std::system_error*>(&error);
       system != nullptr && dynamic_cast<const std::ios_base::failure*>(&error) == nullptr)
-    return "the system refused what a run needs: " + system->code().message() + remedy(system->code());
+    return "the system refused what a run needs: " + describe(system->code());
   if (is_of_the_network(error)) return "the connection between ranks failed: " + first_line(error);
+  if (std::string_view(error.what()).find("/dev/urandom") != std::string_view::npos)
+    return "the system gives no random numbers: " + first_line(error);
   return std::nullopt;
 }
 

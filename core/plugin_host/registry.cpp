@@ -1,6 +1,7 @@
 #include "plugin_host/registry.hpp"
 
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -164,7 +165,7 @@ const FoundPlugin& PluginRegistry::find_file(const std::string& path) {
   }
   std::error_code missing;
   const fs::path canonical = fs::canonical(path, missing);
-  if (missing) throw UserError("plugin file " + path + ": " + missing.message());
+  if (missing) throw_cannot_open("plugin file " + path, "cannot be found", missing.value());
   const auto same = [&](const FoundPlugin& plugin) { return plugin.file == canonical; };
   auto found = std::find_if(named_.begin(), named_.end(), same);
   if (found == named_.end()) found = named_.insert(named_.end(), read_file(canonical, "the config"));

@@ -1,6 +1,7 @@
 #include "data/text_files.hpp"
 
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 #include <strata/toolbox/foreign_files.hpp>
 
 #include <algorithm>
@@ -81,7 +82,7 @@ void TextFiles::add_folder(const std::string& folder) {
       hidden ? void(++skipped_) : found.push_back(it->path().string());
     }
   }
-  if (error) throw UserError(Place{folder}, "cannot be listed: " + error.message());
+  if (error) throw_cannot_open(folder, "cannot be listed", error.value());
   std::sort(found.begin(), found.end());
   for (const std::string& path : found) {
     const InputFile file(path);

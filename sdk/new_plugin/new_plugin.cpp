@@ -1,6 +1,7 @@
 #include "new_plugin/new_plugin.hpp"
 
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 #include <strata/plugin_kind.hpp>
 
 #include <algorithm>
@@ -111,8 +112,7 @@ void make_folder(const fs::path& folder, Made& made) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
   if (fs::create_directory(folder, error)) return made.add(folder);
-  throw UserError(Place{folder.string()}, "cannot create this folder: " +
-                                              (error ? error.message() : std::string("a file of that name exists")));
+  throw_cannot_open(folder.string(), "this folder cannot be made", error ? error.value() : EEXIST);
 }
 
 // Opens all files before the first gets its final name, so that an unwritable folder fails at once.

@@ -1,9 +1,10 @@
 #include "verify/folder.hpp"
-#include "data/temporary_folder.hpp"
 
-#include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <filesystem>
+
+#include "data/temporary_folder.hpp"
 
 namespace strata::verify {
 
@@ -12,8 +13,7 @@ Folder::Folder(const std::string& kept) : is_kept_(!kept.empty()) {
   std::error_code error;
   if (is_kept_) {
     fs::create_directories(kept, error);
-    if (std::error_code unseen; !fs::is_directory(kept, unseen))
-      throw EnvironmentError("cannot create the folder " + kept + ": " + (error ? error.message() : "it is a file"));
+    if (error) throw_cannot_open(kept, "this folder cannot be made", error.value());
     path_ = fs::absolute(kept).string();
     return;
   }

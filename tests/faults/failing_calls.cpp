@@ -5,13 +5,20 @@
 //   FAILING_CALL=ROLE,NAME,N   the N-th call (from 0) of NAME by a process of ROLE: rank R is role R + 1, and any other
 //                              process, as the one that starts the ranks, has role 0
 //   FAILING_KILLS=1            SIGKILL to the process in place of an error
+//   FAILING_ERROR=NUMBER       the errno, in place of the usual one of that call
+//   FAILING_FOLDER=FOLDER      and
+//   FAILING_LIST=FILE          calls on paths below FOLDER are listed in FILE, "ROLE,NAME,N PATH"
 //
 // Each wrapper has a name of its own and the call's as its symbol, so that no header of libc contradicts it. Calls that
 // libc makes of itself, and the dynamic linker's, are not seen.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -22,6 +29,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 #define SYMBOL(name) __asm__(#name)
 
@@ -71,6 +79,7 @@
   CALL(pipe, int, -1, EMFILE, (int* a), (a))                                                                         \
   CALL(pipe2, int, -1, EMFILE, (int* a, int b), (a, b))                                                              \
   CALL(eventfd, int, -1, EMFILE, (unsigned a, int b), (a, b))                                                        \
+  CALL(timerfd_create, int, -1, EMFILE, (int a, int b), (a, b))                                                      \
   CALL(signalfd, int, -1, EMFILE, (int a, const void* b, int c), (a, b, c))                                          \
   CALL(dup, int, -1, EMFILE, (int a), (a))                                                                           \
   CALL(dup2, int, -1, EMFILE, (int a, int b), (a, b))                                                                \
@@ -107,8 +116,11 @@
   CALL(sched_getaffinity, int, -1, EINVAL, (int a, std::size_t b, void* c), (a, b, c))
 
 // Those with a wrapper of their own below: an optional argument, an error that is returned, or small blocks left out.
-#define OTHER_CALLS(CALL) \
-  CALL(open) CALL(open64) CALL(openat) CALL(pthread_create) CALL(malloc) CALL(posix_memalign) CALL(execve)
+// Of fcntl only the lock of an open file (F_OFD_SETLK) counts.
+#define OTHER_CALLS(CALL)                                                                                    \
+  CALL(open)                                                                                                 \
+  CALL(open64) CALL(openat) CALL(fcntl) CALL(fcntl64) CALL(pthread_create) CALL(malloc) CALL(posix_memalign) \
+      CALL(execve)
 
 namespace {
 
@@ -138,6 +150,9 @@ int role = 0;
 int failing = -1;  // the call that fails in this process, if any
 std::uint32_t failing_number = 0;
 bool kills = false;
+int error_in_place = 0;               // of the usual one of the call
+const char* listed_folder = nullptr;  // null: nothing is listed
+int list = -1;
 
 extern "C" {
 void* real_malloc(std::size_t) __asm__("__libc_malloc");
@@ -162,6 +177,11 @@ Function next(const char* name) {
   next<int (*)(int)>("close")(descriptor);
   if (memory == MAP_FAILED) return;
   kills = std::getenv("FAILING_KILLS") != nullptr;
+  if (const char* const error = std::getenv("FAILING_ERROR")) error_in_place = std::atoi(error);
+  if (const char* const name = std::getenv("FAILING_LIST")) {
+    list = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    listed_folder = list < 0 ? nullptr : std::getenv("FAILING_FOLDER");
+  }
   int wanted_role = -1;
   char name[64] = "";
   unsigned number = 0;
@@ -174,9 +194,48 @@ Function next(const char* name) {
   counts = static_cast<Counts*>(memory);
 }
 
-bool fails(Call call) {
+// What a call is about: its first path, or the file behind its descriptor. The link itself for symlink(target, link).
+template <typename First, typename... Rest>
+const char* path_of(Call call, char* buffer, First first, Rest... rest) {
+  if constexpr (std::is_same_v<First, const char*>) {
+    if constexpr (sizeof...(Rest) > 0)
+      if (call == call_symlink) return path_of(calls, buffer, rest...);
+    return first;
+  } else if constexpr (std::is_same_v<First, int>) {
+    if constexpr (sizeof...(Rest) > 0)
+      if (const char* const path = path_of(call, nullptr, rest...)) return path;
+    if (buffer == nullptr) return nullptr;
+    char link[64];
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", first);
+    const long length = ::syscall(SYS_readlinkat, AT_FDCWD, link, buffer, PATH_MAX - 1);
+    if (length < 0) return nullptr;
+    buffer[length] = '\0';
+    return buffer;
+  } else {
+    return nullptr;
+  }
+}
+
+template <typename... Arguments>
+void list_call(Call call, std::uint32_t number, Arguments... arguments) {
+  if constexpr (sizeof...(Arguments) > 0) {
+    char buffer[PATH_MAX];
+    const int error = errno;
+    const char* const path = path_of(call, buffer, arguments...);
+    if (path != nullptr && std::string_view(path).starts_with(listed_folder)) {
+      char line[PATH_MAX + 64];
+      const int length = std::snprintf(line, sizeof line, "%d,%s,%u %s\n", role, names[call].data(), number, path);
+      if (::syscall(SYS_write, list, line, static_cast<std::size_t>(length)) != length) std::abort();
+    }
+    errno = error;
+  }
+}
+
+template <typename... Arguments>
+bool fails(Call call, Arguments... arguments) {
   if (counts == nullptr) return false;
   const std::uint32_t number = counts->calls_of[role][call]++;
+  if (listed_folder != nullptr) list_call(call, number, arguments...);
   if (call != failing || number != failing_number) return false;
   counts->failed = 1;
   if (kills) {
@@ -185,6 +244,10 @@ bool fails(Call call) {
     send(own(), SIGKILL);
   }
   return true;
+}
+
+int error_or(int usual) {
+  return error_in_place != 0 ? error_in_place : usual;
 }
 
 }  // namespace
@@ -198,12 +261,14 @@ extern "C" [[gnu::visibility("default")]] const char* failing_calls_layout() {
   return text;
 }
 
+#define REST(...) __VA_OPT__(, ) __VA_ARGS__
+
 #define WRAPPER(name, type, failure, error, parameters, arguments)                       \
   extern "C" [[gnu::visibility("default")]] type wrapped_##name parameters SYMBOL(name); \
   extern "C" type wrapped_##name parameters {                                            \
     static const auto real = next<type(*) parameters>(#name);                            \
-    if (fails(call_##name)) {                                                            \
-      errno = error;                                                                     \
+    if (fails(call_##name REST arguments)) {                                             \
+      errno = error_or(error);                                                           \
       return failure;                                                                    \
     }                                                                                    \
     return real arguments;                                                               \
@@ -218,8 +283,8 @@ SIMPLE_CALLS(WRAPPER)
     va_start(more, flags);                                                                                     \
     const unsigned mode = va_arg(more, unsigned);                                                              \
     va_end(more);                                                                                              \
-    if (fails(call_##name)) {                                                                                  \
-      errno = EMFILE;                                                                                          \
+    if (fails(call_##name, path)) {                                                                            \
+      errno = error_or(EMFILE);                                                                                \
       return -1;                                                                                               \
     }                                                                                                          \
     return real(path, flags, mode);                                                                            \
@@ -235,12 +300,29 @@ extern "C" int wrapped_openat(int folder, const char* path, int flags, ...) {
   va_start(more, flags);
   const unsigned mode = va_arg(more, unsigned);
   va_end(more);
-  if (fails(call_openat)) {
-    errno = EMFILE;
+  if (fails(call_openat, path)) {
+    errno = error_or(EMFILE);
     return -1;
   }
   return real(folder, path, flags, mode);
 }
+
+#define LOCK_WRAPPER(name)                                                                                 \
+  extern "C" [[gnu::visibility("default")]] int wrapped_##name(int handle, int command, ...) SYMBOL(name); \
+  extern "C" int wrapped_##name(int handle, int command, ...) {                                            \
+    static const auto real = next<int (*)(int, int, void*)>(#name);                                        \
+    va_list more;                                                                                          \
+    va_start(more, command);                                                                               \
+    void* const argument = va_arg(more, void*);                                                            \
+    va_end(more);                                                                                          \
+    if (command == F_OFD_SETLK && fails(call_##name, handle)) {                                            \
+      errno = error_or(ENOLCK);                                                                            \
+      return -1;                                                                                           \
+    }                                                                                                      \
+    return real(handle, command, argument);                                                                \
+  }
+LOCK_WRAPPER(fcntl)
+LOCK_WRAPPER(fcntl64)
 
 extern "C" [[gnu::visibility("default")]] int wrapped_pthread_create(void*, const void*, void* (*)(void*), void*)
     SYMBOL(pthread_create);

@@ -47,7 +47,7 @@ for target in $targets; do
   # shellcheck disable=SC2046
   "$clang" -std=c++20 -O1 -g -fsanitize=fuzzer,address -fno-sanitize-recover=all -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB -D_GLIBCXX_USE_CXX11_ABI=1 \
     -I"$core" -I"$root/sdk" -I"$core/interface/include" -I"$core/run/include" -I"$here" -I"$root/tests" \
-    -isystem "$torch/include" -isystem "$torch/include/torch/csrc/api/include" \
+    -idirafter "$torch/include" -idirafter "$torch/include/torch/csrc/api/include" \
     "$here/$target.cpp" $(sources_of "$target") -o "$out/$target-fuzzer" \
     -L"$build/lib" -lstrata -lstrata_interface -L"$torch/lib" -ltorch_cpu -lc10 -lyaml-cpp -lfmt -lutf8proc \
     -Wl,-rpath,"$build/lib" -Wl,-rpath,"$torch/lib"

@@ -1,7 +1,7 @@
 """What a run says is on the disk is there, and what could not be brought there is told.
 
-The members are the calls that a save, a save that removes an older checkpoint, and an export make to bring files to the disk: a run is listed,
-and then each of its calls fails once. tests/unit/checkpoint/durability_test.cpp walks all of them in one process.
+The members are the calls that a save, a save that removes an older checkpoint, and an export make to bring files to the disk
+(tests/faults/failing_calls.cpp): a run is listed, and then each of its calls fails once. tests/unit/checkpoint/durability_test.cpp walks all of them in one process.
 """
 import errno
 import os
@@ -12,16 +12,17 @@ import subprocess
 import pytest
 from commands import run, told
 from engine import TINY_MODELS, set_arguments, write_tokens
+from failing_calls import Call, Counter
 
 OPERATIONS = ("save", "export")
-CALLS = ("fsync", "fdatasync", "rename", "renameat2", "mkdir", "fallocate", "symlink", "lock")
-NOT_TOLD = {"symlink": errno.EPERM, "lock": errno.ENOLCK}  # what a file system may lack -> its error
+CALLS = ("fsync", "fdatasync", "rename", "renameat2", "mkdir", "fallocate", "symlink", "fcntl")
+NOT_TOLD = {"symlink": errno.EPERM, "fcntl": errno.ENOLCK}  # what a file system may lack -> its error
 DRAW = random.SystemRandom()
 
 
 class Durable:
-    def __init__(self, engine, build, folder):
-        self.engine, self.shim, self.folder, self.lists = engine, build / "lib/libfailing_call.so", folder, {}
+    def __init__(self, engine, folder):
+        self.engine, self.counter, self.folder, self.lists = engine, Counter(folder), folder, {}
         write_tokens(folder / "tokens.bin", 2000)
         self.config = engine.write_config("durable.json", {
             "device": "cpu", "model": {"plugin": "gpt_neox", "seq_len": 8, **TINY_MODELS["gpt_neox"]}, "data": {"path": folder / "tokens.bin"},
@@ -35,23 +36,27 @@ class Durable:
         return run([self.engine.strata, *words], env={**self.engine.environment, **{name: str(value) for name, value in environment.items()}})
 
     def calls(self, operation):
-        """NAME PATH of each call, in order."""
+        """Each call and its path, in order."""
         if operation not in self.lists:
             target, listed = self.folder / f"listed {operation}", self.folder / f"{operation}.list"
-            done = self.strata(*self.words(operation, target), LD_PRELOAD=self.shim, FAILING_FOLDER=target, FAILING_LIST=listed)
+            done = self.strata(*self.words(operation, target), **self.counter.begin(), FAILING_FOLDER=target, FAILING_LIST=listed)
             assert done.returncode == 0, told(done)
-            self.lists[operation] = listed.read_text().splitlines()
+            self.lists[operation] = [Call.listed(line) for line in listed.read_text().splitlines()]
         return self.lists[operation]
+
+    def fail(self, call, error, *words):
+        """`strata` with these words, in which `call` fails."""
+        return self.strata(*words, **self.counter.begin(call, error))
 
 
 @pytest.fixture(scope="module")
-def durable(engine, build, folder):
-    return Durable(engine, build, folder)
+def durable(engine, folder):
+    return Durable(engine, folder)
 
 
 def of_folders(listed):
-    """Numbers of the calls whose path is a folder."""
-    return [number for number, line in enumerate(listed, 1) if os.path.basename(line.split(" ", 1)[1]).startswith(("step-", "listed "))]
+    """The calls whose path is a folder."""
+    return [call for call, path in listed if os.path.basename(path).startswith(("step-", "listed "))]
 
 
 def steps(folder):
@@ -59,29 +64,29 @@ def steps(folder):
 
 
 # One flush of a folder of each, and the lock, by default.
-DEFAULT = {("save", "fsync"), ("export", "fsync"), ("save", "lock")}
+DEFAULT = {("save", "fsync"), ("export", "fsync"), ("save", "fcntl")}
 
 
 @pytest.mark.parametrize("operation, call", [pytest.param(operation, call, marks=[] if (operation, call) in DEFAULT else pytest.mark.full)
                                              for operation in OPERATIONS for call in CALLS])
 def test_a_failing_call_is_told(durable, tmp_path, operation, call, request):
     listed = durable.calls(operation)
-    numbers = [number for number, line in enumerate(listed, 1) if line.split()[0] == call]
-    if not numbers:
-        assert (operation, call) in {("export", "fdatasync"), ("export", "lock"), ("export", "symlink"), ("save", "fdatasync"), ("export", "renameat2")}, listed
+    made = [one for one, _ in listed if one.name in (call, call + "64")]
+    if not made:
+        assert (operation, call) in {("export", "fdatasync"), ("export", "symlink"), ("save", "fdatasync"), ("export", "renameat2")}, listed
         return
     if not request.config.getoption("--full"):
-        numbers = [DRAW.choice([number for number in numbers if number in of_folders(listed)] or numbers)]
-    for number in numbers:
+        made = [DRAW.choice([one for one in made if one in of_folders(listed)] or made)]
+    for number, one in enumerate(made):
         target = tmp_path / f"{number}"
-        done = durable.strata(*durable.words(operation, target), LD_PRELOAD=durable.shim, FAILING_FOLDER=target, FAILING_NUMBER=number,
-                              FAILING_ERROR=NOT_TOLD.get(call, errno.EIO))
-        where = f"call {number}, {listed[number - 1]}: {told(done)}"
+        done = durable.fail(one, NOT_TOLD.get(call, errno.EIO), *durable.words(operation, target))
+        where = f"{one}, {dict(listed)[one]}: {told(done)}"
         if call in NOT_TOLD:
             assert done.returncode == 0, where
-            assert call != "lock" or "has no locks" in done.stderr, where
-            assert steps(target) == [2], where
-            assert durable.strata("checkpoint", "info", target).returncode == 0
+            if operation == "save":
+                assert call != "fcntl" or "has no locks" in done.stderr, where
+                assert steps(target) == [2], where
+                assert durable.strata("checkpoint", "info", target).returncode == 0
             continue
         assert done.returncode in (2, 3) and "Input/output error" in done.stderr, where
         if operation == "save" and steps(target):
@@ -92,10 +97,8 @@ def test_a_failing_call_is_told(durable, tmp_path, operation, call, request):
 
 @pytest.mark.parametrize("error", ["EINVAL", *(pytest.param(error, marks=pytest.mark.full) for error in ("EOPNOTSUPP", "EROFS", "EACCES"))])
 def test_a_file_system_that_cannot_flush_folders_is_used(durable, tmp_path, error):
-    listed = durable.calls("export")
-    number = next(number for number in of_folders(listed) if listed[number - 1].startswith("fsync"))
-    done = durable.strata(*durable.words("export", tmp_path / "export"), LD_PRELOAD=durable.shim, FAILING_FOLDER=tmp_path / "export",
-                          FAILING_NUMBER=number, FAILING_ERROR=getattr(errno, error))
+    call = next(call for call in of_folders(durable.calls("export")) if call.name == "fsync")
+    done = durable.fail(call, getattr(errno, error), *durable.words("export", tmp_path / "export"))
     assert done.returncode == 0, told(done)
 
 
@@ -126,11 +129,10 @@ def test_a_folder_is_one_runs_alone(durable, tmp_path, namespaces):
 
 
 def test_latest_may_be_a_file(durable, tmp_path):
-    call = next(number for number, line in enumerate(durable.calls("save"), 1) if line.startswith("symlink"))
+    call = next(call for call, _ in durable.calls("save") if call.name == "symlink")
     folder = tmp_path / "checkpoints"
     words = durable.words("save", folder)
-    done = durable.strata(*words, "--set", "train.steps=1", LD_PRELOAD=durable.shim, FAILING_FOLDER=folder, FAILING_NUMBER=call,
-                          FAILING_ERROR=errno.EPERM)
+    done = durable.fail(call, errno.EPERM, *words, "--set", "train.steps=1")
     assert done.returncode == 0 and (folder / "latest").read_text() == "step-1\n", told(done)
     assert '"step": 1' in durable.strata("checkpoint", "info", folder / "latest", "--format", "json").stdout
     done = durable.strata(*words, "--resume", folder / "latest")

@@ -5,14 +5,15 @@ More ranks, and readers of single ranges, in one process: tests/unit/checkpoint/
 import pytest
 from commands import run, told
 from engine import TINY_MODELS, set_arguments, write_tokens
+from failing_calls import Call, Counter
 
 BOUND = 2.3
 OPERATIONS = ("save", "resume", "resume on half")
 
 
 class Growing:
-    def __init__(self, engine, build, folder):
-        self.engine, self.shim, self.folder, self.counts = engine, build / "lib/libfailing_call.so", folder, {}
+    def __init__(self, engine, folder):
+        self.engine, self.counter, self.folder, self.counts = engine, Counter(folder), folder, {}
         write_tokens(folder / "tokens.bin", 2000)
         self.config = engine.write_config("growing.json", {
             "device": "cpu", "model": {"plugin": "gpt_neox", "seq_len": 8, **TINY_MODELS["gpt_neox"]}, "data": {"path": folder / "tokens.bin"},
@@ -23,9 +24,9 @@ class Growing:
         listed = self.folder / f"{checkpoints.name} {ranks} {steps}.list"
         done = run([self.engine.strata, "train", self.config, "--quiet", *words, *(["--nproc", ranks, "--oversubscribe"] if ranks > 1 else []),
                     *set_arguments([f"checkpoint.path={checkpoints}", f"train.steps={steps}"])],
-                   env={**self.engine.environment, "LD_PRELOAD": str(self.shim), "FAILING_FOLDER": str(checkpoints), "FAILING_LIST": str(listed)})
+                   env={**self.engine.environment, **self.counter.begin(), "FAILING_FOLDER": str(checkpoints), "FAILING_LIST": str(listed)})
         assert done.returncode == 0, told(done)
-        return sum(line.startswith("open") for line in listed.read_text().splitlines())
+        return sum(Call.listed(line)[0].name.startswith("open") for line in listed.read_text().splitlines())
 
     def count(self, operation, ranks):
         if (operation, ranks) not in self.counts:
@@ -37,8 +38,8 @@ class Growing:
 
 
 @pytest.fixture(scope="module")
-def growing(engine, build, folder):
-    return Growing(engine, build, folder)
+def growing(engine, folder):
+    return Growing(engine, folder)
 
 
 @pytest.mark.parametrize("operation, ranks", [pytest.param(operation, ranks, marks=[] if (operation, ranks) == ("save", 1) else pytest.mark.full)

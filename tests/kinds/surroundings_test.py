@@ -1,5 +1,6 @@
 """What the machine lacks is told as such: standard streams that are closed, a full disk, no threads, no memory, a folder that is gone. Nothing
 but a mistake in the code is an "internal error", and no command prints the inner words of a library."""
+import errno
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 
 import pytest
 from commands import told
+from failing_calls import Call, Counter
 from place import build_folder
 
 FOREIGN_WORDS = ("internal error", "terminate called", "frame #", "/pytorch", "[c10d]", "Exception raised from", "json.exception", "filesystem error", "FATAL")
@@ -145,57 +147,16 @@ def test_a_full_disk_is_told(shell):
 # --- each call that asks the system for something fails once ---------------------------------------------------------------------------
 
 CALLS = ("pipe2", "pthread_create", "epoll_create1", "eventfd", "socket", "listen", "timerfd_create", "fork", "getrandom")
+ERRNO = {"listen": errno.EACCES, "getrandom": errno.ENOSYS}
+SAMPLE = {(0, "pthread_create", 0), (1, "listen", 0)}
 
 
-@pytest.fixture(scope="module")
-def failing_call(folder, setting_of_build):
-    """A library for LD_PRELOAD: the call FAIL_CALL fails the FAIL_AT-th time, with FAIL_ERRNO."""
-    source = folder / "failing_call.c"
-    source.write_text(FAILING)
-    library = folder / "failing_call.so"
-    compiler = (setting_of_build("CMAKE_CXX_COMPILER") or "c++").replace("g++", "gcc").replace("clang++", "clang")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
-FAILING = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-static int fails(const char* call) {
-  static int count = 0;
-  const char* wanted = getenv("FAIL_CALL");
-  if (wanted == 0 || strcmp(wanted, call) != 0) return 0;
-  if (__sync_add_and_fetch(&count, 1) != atoi(getenv("FAIL_AT"))) return 0;
-  errno = atoi(getenv("FAIL_ERRNO"));
-  return 1;
-}
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-int pipe2(int ends[2], int flags) { return fails("pipe2") ? -1 : NEXT(pipe2)(ends, flags); }
-int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
-  return fails("pthread_create") ? errno : NEXT(pthread_create)(thread, attributes, run, argument);
-}
-int epoll_create1(int flags) { return fails("epoll_create1") ? -1 : NEXT(epoll_create1)(flags); }
-int eventfd(unsigned value, int flags) { return fails("eventfd") ? -1 : NEXT(eventfd)(value, flags); }
-int timerfd_create(int clock, int flags) { return fails("timerfd_create") ? -1 : NEXT(timerfd_create)(clock, flags); }
-int socket(int family, int type, int protocol) { return fails("socket") ? -1 : NEXT(socket)(family, type, protocol); }
-int listen(int handle, int waiting) { return fails("listen") ? -1 : NEXT(listen)(handle, waiting); }
-pid_t fork(void) { return fails("fork") ? -1 : NEXT(fork)(); }
-ssize_t getrandom(void* bytes, size_t count, unsigned flags) { return fails("getrandom") ? -1 : NEXT(getrandom)(bytes, count, flags); }
-"""
-ERRNO = {"pthread_create": 11, "fork": 11, "listen": 13, "getrandom": 38}
-SAMPLE = {("pthread_create", 1), ("listen", 1)}
-
-
-@pytest.mark.parametrize("call, at", [pytest.param(call, at, marks=() if (call, at) in SAMPLE else pytest.mark.full) for call in CALLS for at in range(1, 13)])
-def test_failing_call(shell, failing_call, call, at):
-    """Of the launcher and its ranks."""
-    environment = {"LD_PRELOAD": str(failing_call), "FAIL_CALL": call, "FAIL_AT": str(at), "FAIL_ERRNO": str(ERRNO.get(call, 24))}
-    done = shell.run("train", shell.config, "--quiet", "--nproc", "2", environment=environment)
+@pytest.mark.parametrize("role, call, number", [pytest.param(role, call, number, marks=() if (role, call, number) in SAMPLE else pytest.mark.full)
+                                                for call in CALLS for role in (0, 1) for number in range(6)])
+def test_failing_call(shell, tmp_path, role, call, number):
+    """Of the launcher (0) and of rank 0 (1)."""
+    failing = Counter(tmp_path).begin(Call(role, call, number), ERRNO.get(call))
+    done = shell.run("train", shell.config, "--quiet", "--nproc", "2", environment=failing)
     assert done.returncode in (0, 3), told(done)
 
 

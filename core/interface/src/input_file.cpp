@@ -5,22 +5,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
+
+#include "system_error.hpp"
 
 namespace strata {
 
 MissingFile::~MissingFile() = default;
 
 void throw_cannot_open(const std::string& path, const char* what, int error) {
-  const std::string text = std::string(what) + ": " + std::generic_category().message(error);
-  if (error == EMFILE)
-    throw EnvironmentError(path + ": " + text +
-                           "; this process has as many files open as `ulimit -n` lets it: raise that limit");
-  if (error == ENOSPC || error == EDQUOT)
-    throw EnvironmentError(path + ": " + text +
-                           "; the disk, or its table of files, is full: free some space or use another disk");
-  if (error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE) throw EnvironmentError(path + ": " + text);
+  const std::string text = std::string(what) + ": " + describe_errno(error);
+  if (is_of_the_machine(error)) throw EnvironmentError(path + ": " + text);
   throw UserError(Place{path}, text);
 }
 
@@ -29,12 +24,16 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     if (errno == ENOENT || errno == ENOTDIR)
-      throw MissingFile(Place{path_}, "cannot be opened: " + std::generic_category().message(errno));
+      throw MissingFile(Place{path_}, "cannot be opened: " + describe_errno(errno));
     throw_cannot_open(path_, "cannot be opened", errno);
   }
   struct stat status {};
-  const bool regular = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) {
+  if (::fstat(descriptor_, &status) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw_cannot_open(path_, "cannot be opened", error);
+  }
+  if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     const char* what = S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file";
     throw UserError(Place{path_}, std::string(what) + "; a file is wanted here");
@@ -62,8 +61,7 @@ void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t byt
     const ssize_t got = ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw EnvironmentError(path_ + ": reading at byte " + std::to_string(offset) + ": " +
-                             std::generic_category().message(errno));
+      throw EnvironmentError(path_ + ": reading at byte " + std::to_string(offset) + ": " + describe_errno(errno));
     if (got == 0) {
       check_not_cut();
       throw EnvironmentError(path_ + ": has no byte " + std::to_string(offset) + ", its end came early");
@@ -76,7 +74,7 @@ void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t byt
 
 void InputFile::check_not_cut() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) throw EnvironmentError(path_ + ": " + std::generic_category().message(errno));
+  if (::fstat(descriptor_, &status) != 0) throw EnvironmentError(path_ + ": " + describe_errno(errno));
   if (static_cast<std::uint64_t>(status.st_size) >= size_) return;
   throw EnvironmentError(path_ + ": was cut from " + std::to_string(size_) + " to " + std::to_string(status.st_size) +
                          " bytes while it was in use; leave files alone while a run reads them");

@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
-#include <system_error>
 
+#include "interface/src/system_error.hpp"
 #include "text/terminal_output.hpp"
 #include "tools/commands/sudden_end.hpp"
 
@@ -29,8 +29,7 @@ bool somebody_sees_the_end() {
 int status_without_output() {
   const int problem = text::output_error() != 0 ? text::output_error() : errno;
   if (problem == EPIPE) return 128 + SIGPIPE;
-  const EnvironmentError error("standard output cannot be written: " + std::generic_category().message(problem) +
-                               (problem == ENOSPC ? "; free some space" : ""));
+  const EnvironmentError error("standard output cannot be written: " + describe_errno(problem));
   std::cerr << "strata: " << error.what() << std::endl;
   return error.exit_status();
 }

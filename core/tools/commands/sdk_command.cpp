@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "interface/src/system_error.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/launch/run_ranks.hpp"
 #include "tools/launcher/sdk_commands.hpp"
@@ -36,7 +37,7 @@ std::string words_of(const CLI::App& command) {
   for (std::string& word : arguments) line.push_back(word.data());
   line.push_back(nullptr);
   execv(program.c_str(), line.data());
-  throw EnvironmentError(command + ": " + program + " cannot be started: " + std::strerror(errno));
+  throw EnvironmentError(command + ": " + program + " cannot be started: " + describe_errno(errno));
 }
 
 }  // namespace

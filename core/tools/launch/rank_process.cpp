@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "interface/src/system_error.hpp"
 #include "text/printable.hpp"
 #include "tools/launch/signal_reader.hpp"
 
@@ -36,7 +37,7 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw EnvironmentError(std::string("cannot create a pipe for a rank: ") + std::strerror(errno));
+    throw EnvironmentError(std::string("cannot create a pipe for a rank: ") + describe_errno(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }
@@ -159,7 +160,7 @@ RankProcess::RankProcess(int rank, const std::string& program, const std::vector
   close(error.writing);
   if (out.writing >= 0) close(out.writing);
   if (process_ < 0)
-    throw EnvironmentError("cannot start rank " + std::to_string(rank_) + ": " + std::strerror(problem));
+    throw EnvironmentError("cannot start rank " + std::to_string(rank_) + ": " + describe_errno(problem));
   setpgid(process_, process_);  // parent and child both do it, whoever is first
 }
 

@@ -18,6 +18,7 @@
 #include "group/address.hpp"
 #include "group/random_name.hpp"
 #include "group/store_server.hpp"
+#include "interface/src/system_error.hpp"
 #include "text/printable.hpp"
 #include "text/size.hpp"
 #include "tools/launch/host_resources.hpp"
@@ -296,7 +297,7 @@ class Ranks {
 std::filesystem::path running_executable() {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw EnvironmentError("cannot find the running executable: " + error.message());
+  if (error) throw EnvironmentError("cannot find the running executable: " + describe_errno(error.value()));
   return path;
 }
 

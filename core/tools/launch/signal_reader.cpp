@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "interface/src/system_error.hpp"
+
 namespace strata::launch {
 
 namespace {
@@ -27,7 +29,7 @@ void note(int number) {
 SignalReader::SignalReader() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    throw EnvironmentError(std::string("cannot watch signals: ") + std::strerror(errno));
+    throw EnvironmentError(std::string("cannot watch signals: ") + describe_errno(errno));
   reading_ = ends[0];
   writing_end = ends[1];
   struct sigaction action {};
@@ -37,7 +39,8 @@ SignalReader::SignalReader() {
   for (std::size_t i = 0; i < watched.size(); ++i) {
     sigaction(watched[i], nullptr, &former_[i]);
     if (watched[i] == SIGHUP && former_[i].sa_handler == SIG_IGN) continue;
-    sigaction(watched[i], &action, nullptr);
+    if (sigaction(watched[i], &action, nullptr) != 0)
+      throw EnvironmentError(std::string("cannot watch signals: ") + describe_errno(errno));
   }
 }
 

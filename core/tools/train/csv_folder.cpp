@@ -1,6 +1,7 @@
 #include "tools/train/csv_folder.hpp"
 
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <algorithm>
 #include <array>
@@ -37,9 +38,7 @@ CsvFolder::CsvFolder(const std::string& folder, bool resumes) : folder_(folder) 
   if (folder.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  if (error || !std::filesystem::is_directory(folder_))
-    throw UserError("metrics.csv: the folder " + folder + " cannot be made" +
-                    (error ? " (" + error.message() + ")" : "") + "; give one that you may write to");
+  if (error) throw_cannot_open("metrics.csv: the folder " + folder, "cannot be made", error.value());
   // As the first step will write it.
   file_of("Train_Samples_train_loss.csv");
   for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error))

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "interface/src/system_error.hpp"
 #include "tools/commands/sudden_end.hpp"
 
 namespace strata::runtime {
@@ -78,7 +79,8 @@ StopSignals::StopSignals(Answer how) {
   for (std::size_t i = 0; i < watched.size(); ++i) {
     sigaction(watched[i], nullptr, &former[i]);
     if (watched[i] == SIGHUP && former[i].sa_handler == SIG_IGN) continue;
-    if (sigaction(watched[i], &action, nullptr) != 0) throw Bug("a signal cannot be caught");
+    if (sigaction(watched[i], &action, nullptr) != 0)
+      throw EnvironmentError("cannot watch signals: " + describe_errno(errno));
   }
 }
 

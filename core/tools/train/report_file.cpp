@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "data/file.hpp"
+#include "interface/src/system_error.hpp"
 
 namespace strata::report {
 
@@ -74,7 +75,7 @@ void ReportFile::refuse_content(const std::string& wanted) const {
 }
 
 void ReportFile::fail(const char* action, int error) const {
-  throw EnvironmentError(name() + ": " + action + " failed: " + std::generic_category().message(error));
+  throw EnvironmentError(name() + ": " + action + " failed: " + describe_errno(error));
 }
 
 void ReportFile::clear() {

@@ -20,13 +20,32 @@ std::string seconds(std::chrono::milliseconds time) {
   return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
 
-// The error's text, without libtorch's stack trace and gloo's "[/path/in/its/sources.cc:538] ".
+// Erases gloo's "[/path/in/its/sources.cc:538] " and "[enforce fail at /path/socket.cc:95] rv != -1. -1 vs -1. ".
+void erase_places(std::string& text) {
+  for (std::size_t at = 0; (at = text.find('[', at)) != std::string::npos;) {
+    const bool with_condition = text.compare(at, 17, "[enforce fail at ") == 0;
+    const std::size_t end = text.find("] ", at);
+    if (end == std::string::npos) return;
+    if (!with_condition && text[at + 1] != '/') {
+      ++at;
+      continue;
+    }
+    text.erase(at, end + 2 - at);
+    for (const char* const sign : {" ", " vs "}) {  // the condition, and its two values
+      const std::size_t stop = with_condition ? text.find(". ", at) : std::string::npos;
+      if (stop != std::string::npos && text.substr(at, stop - at).find(sign) != std::string::npos)
+        text.erase(at, stop + 2 - at);
+    }
+  }
+}
+
+// The error's text, without libtorch's stack trace and gloo's places in its sources.
 std::string first_line(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  const std::size_t source = text.starts_with("[/") ? text.find("] ") : std::string::npos;
-  const std::size_t begin = source == std::string::npos ? 0 : source + 2;
-  return text.substr(begin, text.find('\n') - begin);
+  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  text.resize(std::min(text.find('\n'), text.size()));
+  erase_places(text);
+  return text;
 }
 
 // Returns the sockets on which the device listens.

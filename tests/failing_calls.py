@@ -1,6 +1,5 @@
-"""Runs in which one call of libc fails once, or one process is killed in it: see failing_calls.cpp. The calls are counted in a run before, so
+"""Runs in which one call of libc fails once, or one process is killed in it: see faults/failing_calls.cpp. The calls are counted in a run before, so
 that a new one is covered at once."""
-import contextlib
 import ctypes
 import dataclasses
 import os
@@ -20,33 +19,35 @@ class Call:
     def __str__(self):
         return f"{'launcher' if self.role == 0 else f'rank {self.role - 1}'}, {self.name} #{self.number}"
 
+    @staticmethod
+    def listed(line):
+        """The call and the path of a line of FAILING_LIST."""
+        call, path = line.split(" ", 1)
+        role, name, number = call.split(",")
+        return Call(int(role), name, int(number)), path
+
 
 class Counter:
-    """The file in which all processes count, and the environment that makes them do it."""
+    """The file in which all processes count."""
 
-    def __init__(self, machine):
+    def __init__(self, folder):
         library = ctypes.CDLL(str(LIBRARY))
         library.failing_calls_layout.restype = ctypes.c_char_p
         roles, size, *self.names = library.failing_calls_layout().decode().split()
-        self.roles, self.size = int(roles), int(size)
-        self.machine, self.path = machine, os.path.join(machine.new_folder(), "counts")
+        self.roles, self.size, self.path = int(roles), int(size), os.path.join(folder, "counts")
 
-    @contextlib.contextmanager
-    def counting(self, call=None, kills=False):
-        """Runs that start meanwhile count from 0, and fail in `call`."""
+    def begin(self, call=None, error=None, kills=False):
+        """The environment of a run that counts from 0, and fails in `call`, with the errno `error`."""
         with open(self.path, "wb") as file:
             file.write(bytes(self.size))
         environment = {"LD_PRELOAD": str(LIBRARY), "FAILING_COUNTS": self.path}
         if call:
             environment["FAILING_CALL"] = f"{call.role},{call.name},{call.number}"
+        if error:
+            environment["FAILING_ERROR"] = str(int(error))
         if kills:
             environment["FAILING_KILLS"] = "1"
-        self.machine.environment.update(environment)
-        try:
-            yield
-        finally:
-            for name in environment:
-                del self.machine.environment[name]
+        return environment
 
     def counts(self):
         """How often each role made each call: {(role, name): number}; and whether the one call was reached."""
