@@ -1,6 +1,6 @@
 """Commands of `strata` in forks of programs that are loaded once (tests/loaded/loaded_program.cpp), as loading libtorch takes longer than most
 commands do: the same code, and the same processes beside each other. `run` is subprocess.run; what it cannot fork it starts:
-- another program than the one under test, or `strata bench`, which measures time
+- another program than `strata` and counted_train, of the build folder and of the tree that is installed there; `strata bench`, which measures time
 - where the loader or libtorch would find other variables than in the test's own environment, or options such as preexec_fn are given
 A test that is about the start of a process itself calls subprocess. STRATA_LOADED=0 starts every command."""
 import array
@@ -14,7 +14,7 @@ import tempfile
 import threading
 
 import commands
-from place import build_folder, program
+from place import build_folder
 
 BESIDE = ("compare", "data", "plan", "sample", "schedule", "trace", "verify")  # sdk_commands of core/tools/launcher, without bench
 READ_WHEN_LOADED = ("LD_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "GLIBC_", "ASAN_", "STRATA_TORCH_DIR", "XDG_CACHE_HOME", "HOME")
@@ -25,8 +25,7 @@ programs = None  # LoadedPrograms, where commands are forked
 class Program:
     """One that waits for commands."""
 
-    def __init__(self, strata, library, environment, folder, command):
-        words = [strata, *command]
+    def __init__(self, words, library, environment, folder):
         self.process = subprocess.Popen(words, env={**environment, "LD_PRELOAD": library, "STRATA_LOADED": folder}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True)
         self.libraries = self.process.stdout.readline().rstrip("\n")  # LD_LIBRARY_PATH, and that it listens
@@ -35,7 +34,8 @@ class Program:
 
     def start(self, words, environment, folder, descriptors):
         """The connection that is the process."""
-        variables = [f"{name}={value}" for name, value in {**environment, "LD_LIBRARY_PATH": self.libraries}.items()]
+        found = {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
+        variables = [f"{name}={value}" for name, value in {**environment, **found}.items()]
         header = struct.pack("=3i32i", len(words), len(variables), len(descriptors), *range(len(descriptors)), *[0] * (32 - len(descriptors)))
         texts = b"".join(os.fsencode(text) + b"\0" for text in [*words, *variables, folder])
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -49,8 +49,10 @@ class Program:
 
 
 class LoadedPrograms:
-    def __init__(self, strata, library):
-        self.strata, self.library, self.lock = str(strata), str(library), threading.Lock()
+    def __init__(self, build):
+        self.library, self.lock = str(build / "lib/libloaded_program.so"), threading.Lock()
+        self.strata = [str(build / "bin/strata"), str(build / "installed/moved here/bin/strata")]
+        self.names = [*self.strata, str(build / "bin/counted_train")]
         self.folders, self.started = {}, {}
         self.here = self.of_loading(os.environ)
         atexit.register(self.close)
@@ -59,26 +61,29 @@ class LoadedPrograms:
         return {name: value for name, value in environment.items() if name.startswith(READ_WHEN_LOADED)}
 
     def takes(self, words, environment, options):
-        return (os.fspath(words[0]) == self.strata and "bench" not in words[1:2] and not options and self.of_loading(environment) == self.here and
+        return (words[0] in self.names and words[1:2] != ["bench"] and not options and self.of_loading(environment) == self.here and
                 sum(map(len, words)) + sum(len(name) + len(value) for name, value in environment.items()) < MOST_BYTES)
 
-    def program(self, word, environment):
-        """The program of a command, for an environment's number of threads."""
-        threads = tuple(sorted((name, value) for name, value in environment.items() if name.startswith("OMP_")))
-        with self.lock:
-            if threads not in self.folders:
-                self.folders[threads] = tempfile.mkdtemp(prefix="strata_loaded")
-            for name in ([], [word]) if word in ("compare", "verify") else ([word] if word in BESIDE else [],):  # those start others
-                if (threads, *name) not in self.started:
-                    others = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
-                    self.started[threads, *name] = Program(self.strata, self.library, {**others, **dict(threads)}, self.folders[threads], name)
-            return self.started[threads, *name]
+    def program(self, beginning, environment):
+        """Of the first words of a command, for an environment's number of threads."""
+        threads = {name: value for name, value in environment.items() if name.startswith("OMP_")}
+        place = (beginning[0], *sorted(threads.items()))
+        if place not in self.folders:
+            self.folders[place] = tempfile.mkdtemp(prefix="strata_loaded")
+        if (place, *beginning) not in self.started:
+            others = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+            self.started[place, *beginning] = Program(beginning, self.library, {**others, **threads}, self.folders[place])
+        return self.started[place, *beginning]
 
     def start(self, words, environment, folder, descriptors):
-        word = words[1] if len(words) > 1 else ""
-        program = self.program(word, environment)
-        if word in BESIDE:  # as bin/strata starts it
-            words = [program.path, *words[2:]]
+        with self.lock:
+            if words[0] not in self.strata or words[1:2] == [] or words[1] not in BESIDE:
+                program = self.program(words[:1], environment)
+            else:
+                program = self.program(words[:2], environment)
+                if words[1] in ("compare", "verify"):  # which start runs
+                    self.program(words[:1], environment)
+                words = [program.path, *words[2:]]  # as bin/strata starts it
         return program.start(words, environment, folder, descriptors)
 
     def close(self):
@@ -91,9 +96,8 @@ class LoadedPrograms:
 def begin():
     """From now on."""
     global programs
-    library = build_folder() / "lib/libloaded_program.so"
-    if "STRATA" not in os.environ and os.environ.get("STRATA_LOADED") != "0" and library.exists():
-        programs = LoadedPrograms(program(), library)
+    if "STRATA" not in os.environ and os.environ.get("STRATA_LOADED") != "0":
+        programs = LoadedPrograms(build_folder())
 
 
 def run(words, *, env=None, cwd=None, stdin=None, stdout=None, stderr=None, capture_output=False, text=False, timeout=None, **others):

@@ -1,6 +1,6 @@
-// Preloaded into a program of libexec/strata, carries out its commands in processes that are forked when all libraries
-// are loaded: loading libtorch takes longer than most commands do. tests/loaded_programs.py starts it and says which
-// commands it gets.
+// Preloaded into a program that is linked to libtorch, carries out its commands in processes that are forked when all
+// libraries are loaded: loading libtorch takes longer than most commands do. tests/loaded_programs.py starts it and
+// says which commands it gets.
 //
 // Where STRATA_LOADED names a folder, the program listens at the socket of its name there until standard input ends. A
 // connection is one command: its first message is {Header, texts}, with the descriptors that the process inherits. Each
@@ -180,7 +180,8 @@ int listen_instead(int, char**, char**) {
     std::perror(address.sun_path);
     return 1;
   }
-  std::puts(std::getenv("LD_LIBRARY_PATH"));  // as bin/strata made it; and it listens
+  const char* const libraries = std::getenv("LD_LIBRARY_PATH");  // as bin/strata made it
+  std::puts(libraries == nullptr ? "" : libraries);              // and it listens
   std::fflush(stdout);
   std::array<pollfd, 2> events{pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{listening, POLLIN, 0}};
   while (poll(events.data(), events.size(), -1) >= 0 && events[0].revents == 0) {
@@ -296,8 +297,8 @@ __attribute__((visibility("default"))) int __libc_start_main(Main* first, int co
                                                              void (*fini)(), void (*rtld_fini)(), void* stack) {
   const auto next = reinterpret_cast<decltype(&__libc_start_main)>(dlsym(RTLD_NEXT, "__libc_start_main"));
   const char* const folder = std::getenv("STRATA_LOADED");
-  const ssize_t length = readlink("/proc/self/exe", self.data(), self.size() - 1);
-  if (folder == nullptr || length < 0 || std::strstr(self.data(), "/libexec/") == nullptr)
+  if (folder == nullptr || dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY) == nullptr ||
+      readlink("/proc/self/exe", self.data(), self.size() - 1) < 0)
     return next(first, count, arguments, init, fini, rtld_fini, stack);
   std::snprintf(sockets.data(), sockets.size(), "%s", folder);
   unsetenv("STRATA_LOADED");
