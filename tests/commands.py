@@ -4,6 +4,8 @@ import re
 import shlex
 import subprocess
 
+import loaded_programs
+
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")  # but line breaks and tabs
 
 
@@ -33,7 +35,7 @@ def run(command, timeout=120, **options):
     words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
     outputs = {} if "stdout" in options or "stderr" in options else {"capture_output": True}
     try:
-        return subprocess.run(words, text=True, timeout=timeout, **outputs, **options)
+        return loaded_programs.run(words, text=True, timeout=timeout, **outputs, **options)
     except subprocess.TimeoutExpired as late:
         said = b"".join(text for text in (late.stdout, late.stderr) if text).decode(errors="replace")
         raise AssertionError(f"still running after {timeout} s: {shlex.join(words)}\n{said}") from None

@@ -16,12 +16,14 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 pytest.register_assert_rewrite("commands")
+import loaded_programs  # noqa: E402
 from commands import check_every_output  # noqa: E402
 from engine import Engine, built_plugins, write_tokens  # noqa: E402
 from place import REPOSITORY, build_folder, program  # noqa: E402
 from trainers import Trainers  # noqa: E402
 
 check_every_output()
+loaded_programs.begin()
 SKIPPED = 77  # the exit status that ctest counts as skipped
 
 

@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 
+import loaded_programs
+
 # Odd wherever the model allows it: what is cut into 2, 3 or 4 parts leaves rests. Two tensor-parallel ranks share the heads and the MLP.
 TINY_SIZES = {"hidden_size": 40, "layers": 3, "heads": 4, "intermediate_size": 102, "vocabulary": 257}
 TINY_MODELS = {"gpt_neox": TINY_SIZES, "gpt2": TINY_SIZES, "llama": {**TINY_SIZES, "key_value_heads": 2}}
@@ -95,7 +97,7 @@ class Engine:
 
     def run(self, *arguments, timeout=120):
         """The ended `strata ARGUMENTS`."""
-        return subprocess.run([self.strata, *map(str, arguments)], env=self.environment, capture_output=True, text=True, timeout=timeout)
+        return loaded_programs.run([self.strata, *map(str, arguments)], env=self.environment, capture_output=True, text=True, timeout=timeout)
 
     def call(self, *arguments):
         """Standard output of `strata ARGUMENTS`, which must succeed, as JSON."""
@@ -128,8 +130,8 @@ class Engine:
             outputs += ["--metrics", os.path.join(folder, METRICS), "--digests"]
         begin = time.monotonic()
         try:
-            done = subprocess.run(arguments + outputs, env=self.environment, text=True, timeout=timeout, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT)
+            done = loaded_programs.run(arguments + outputs, env=self.environment, text=True, timeout=timeout, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT)
             status, output = done.returncode, done.stdout
         except subprocess.TimeoutExpired as late:
             status, output = -1, f"still running after {timeout} s\n{late.stdout or ''}"

@@ -2,15 +2,15 @@
 import os
 import pathlib
 import re
-import subprocess
 
+import loaded_programs
 from place import program
 
 FROZEN = pathlib.Path(__file__).with_name("help.txt")
 
 
 def help_of(*words):
-    done = subprocess.run([program(), *words, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"})
+    done = loaded_programs.run([program(), *words, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

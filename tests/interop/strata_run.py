@@ -3,9 +3,10 @@ import dataclasses
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import threading
+
+import loaded_programs
 
 
 @dataclasses.dataclass
@@ -55,14 +56,10 @@ class Strata:
         command = [self.program, *arguments]
         for setting in settings:
             command += ["--set", setting]
-        process = subprocess.Popen(command, env=self.environment, text=True, start_new_session=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
-            words, _ = process.communicate(timeout=self.timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            words, _ = process.communicate()
-            raise Failed(f"not done after {self.timeout_s} s: {words[-2000:]}") from None
-        if process.returncode != 0:
-            raise Failed(f"exit status {process.returncode}: {words[-2000:]}")
-        return words
+            done = loaded_programs.run(command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=self.timeout_s)
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"not done after {self.timeout_s} s: {(late.stdout or b'').decode(errors='replace')[-2000:]}") from None
+        if done.returncode != 0:
+            raise Failed(f"exit status {done.returncode}: {done.stdout[-2000:]}")
+        return done.stdout

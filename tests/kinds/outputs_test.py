@@ -7,9 +7,9 @@ import re
 import shutil
 
 import pytest
-from command_server import CommandServer
 from engine import TINY_MODELS, write_tokens
 from place import REPOSITORY
+from side_by_side import Commands
 
 # --- the members, from the texts that tests/house and tests/readme compare with the program --------------------------------------------
 
@@ -117,7 +117,7 @@ def members():
 
 class Outputs:
     def __init__(self, plugins, folder):
-        self.server, self.folder, self.count = CommandServer(plugins, folder / "said"), folder, 0
+        self.commands, self.folder, self.count = Commands(plugins), folder, 0
         self.user = folder / "user"  # what commands read
         self.user.mkdir()
         write_tokens(self.user / "tokens.bin", 2000)
@@ -127,7 +127,7 @@ class Outputs:
         tree = {"device": "cpu", "model": {"plugin": model, "seq_len": 16, **sizes}, "data": {"path": "tokens.bin"}, "learning_rate": {"base": 1e-3},
                 "validation": {"path": "validation.bin"}, "train": {"steps": 2, "global_batch": 2}}
         (self.user / "config.json").write_text(json.dumps(tree))
-        done = self.server.call(self.user, "train", "config.json", "--quiet", "--set", "checkpoint.path=saved", "--export", "init")
+        done = self.commands.call(self.user, "train", "config.json", "--quiet", "--set", "checkpoint.path=saved", "--export", "init")
         assert done.status == 0, done.says()
 
     def place(self):
@@ -141,17 +141,16 @@ class Outputs:
         words = {"CONFIG": "config.json", "TEXT": "text", "SAVED": "saved"}
         arguments = [words.get(word, word.replace("OUT", str(out))) for word in text.split()]
         before = snapshot(self.folder)
-        done = self.server.call(self.user, *arguments, *more)
+        done = self.commands.call(self.user, *arguments, *more)
         after = snapshot(self.folder)
         changed = sorted({path for path in before.keys() | after.keys() if before.get(path) != after.get(path)})
         return done, changed
 
 
 def snapshot(folder):
-    """Every path below: what a link points to, what a file holds. Without what the server writes."""
+    """Every path below: what a link points to, what a file holds."""
     found = {}
     for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if os.path.join(place, name) != os.path.join(folder, "said")]
         for name in folders + files:
             path = os.path.join(place, name)
             if os.path.islink(path):
@@ -166,9 +165,7 @@ def snapshot(folder):
 
 @pytest.fixture(scope="module")
 def outputs(plugins, folder):
-    outputs = Outputs(plugins, folder)
-    yield outputs
-    outputs.server.close()
+    return Outputs(plugins, folder)
 
 
 def check_refused(done, changed, *said):
@@ -239,7 +236,7 @@ def test_place_of_the_latest_link(outputs):
 
 
 def train(outputs, place, *more):
-    return outputs.server.call(outputs.user, "train", "config.json", "--quiet", "--set", f"checkpoint.path={place}/saved", "--set", "checkpoint.every=2",
+    return outputs.commands.call(outputs.user, "train", "config.json", "--quiet", "--set", f"checkpoint.path={place}/saved", "--set", "checkpoint.every=2",
                                "--set", f"metrics.csv={place}/figures", "--metrics", place / "metrics", "--summary", place / "summary", *more)
 
 

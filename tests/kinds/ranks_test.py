@@ -9,9 +9,9 @@ import socket
 import subprocess
 
 import pytest
-from command_server import CommandServer
 from engine import TINY_MODELS, set_arguments, write_tokens
 from place import REPOSITORY, build_folder
+from side_by_side import Commands
 
 REFERENCE = (REPOSITORY / "configs/REFERENCE.md").read_text()
 HELP = (REPOSITORY / "tests/house/help.txt").read_text()
@@ -41,14 +41,14 @@ NAMES = {"data.path": "tokens.bin", "validation.path": "validation.bin", "model.
 
 class Ranks:
     def __init__(self, plugins, folder):
-        self.server, self.folder = CommandServer(plugins, folder / "said"), folder
+        self.commands, self.folder = Commands(plugins), folder
         write_tokens(folder / "tokens.bin", 2000)
         write_tokens(folder / "validation.bin", 500, seed=6)
         model, sizes = next(iter(TINY_MODELS.items()))
         tree = {"device": "cpu", "model": {"plugin": model, "seq_len": 16, **sizes}, "data": {"path": "tokens.bin"}, "learning_rate": {"base": 1e-3},
                 "validation": {"path": "validation.bin"}, "train": {"steps": 4, "global_batch": 2}, "communicator": {"timeout_s": 20}}
         (folder / "config.json").write_text(json.dumps(tree))
-        done = self.server.call(folder, "train", "config.json", "--quiet", "--set", "checkpoint.path=saved", "--set", "checkpoint.every=2", "--export", "init",
+        done = self.commands.call(folder, "train", "config.json", "--quiet", "--set", "checkpoint.path=saved", "--set", "checkpoint.every=2", "--export", "init",
                                 "--set", "checkpoint.keep=0")
         assert done.status == 0, done.says()
 
@@ -61,7 +61,7 @@ class Ranks:
 
     def train(self, first, second, common=()):
         """Two ranks with arguments of their own."""
-        return self.server.run([(self.folder, ["train", "config.json", *common, *own], environment) for own, environment in
+        return self.commands.run([(self.folder, ["train", "config.json", *common, *own], environment) for own, environment in
                                 zip((first, second), self.environments(), strict=True)])
 
     def check_refused(self, ended, *said):
@@ -74,9 +74,7 @@ class Ranks:
 
 @pytest.fixture(scope="module")
 def ranks(plugins, folder):
-    ranks = Ranks(plugins, folder)
-    yield ranks
-    ranks.server.close()
+    return Ranks(plugins, folder)
 
 
 def test_every_key_has_a_file_here():
@@ -180,9 +178,9 @@ def longer(source, copy):
 def test_data_replaced_before_a_resume(ranks):
     """Other tokens in a file of equal length: the checkpoint knows the data that it was saved over."""
     copy = another(ranks, "tokens.bin", other_content)
-    done = ranks.server.call(ranks.folder, "train", "config.json", "--resume", "saved", "--set", "train.steps=5", "--set", f"data.path={copy}")
+    done = ranks.commands.call(ranks.folder, "train", "config.json", "--resume", "saved", "--set", "train.steps=5", "--set", f"data.path={copy}")
     assert done.status == 2 and "as many of other tokens" in done.output and str(copy) in done.output, done.says()
-    done = ranks.server.call(ranks.folder, "train", "config.json", "--resume", "saved", "--set", "train.steps=5", "--quiet")
+    done = ranks.commands.call(ranks.folder, "train", "config.json", "--resume", "saved", "--set", "train.steps=5", "--quiet")
     assert done.status == 0, done.says()
 
 
@@ -193,8 +191,8 @@ def test_another_checkpoint_of_the_same_name(ranks):
         place.mkdir()
         for name in ("config.json", "tokens.bin", "validation.bin"):
             shutil.copy(ranks.folder / name, place)
-        done = ranks.server.call(place, "train", "config.json", "--quiet", "--set", f"learning_rate.base={rate}e-3", "--set", "checkpoint.path=saved")
+        done = ranks.commands.call(place, "train", "config.json", "--quiet", "--set", f"learning_rate.base={rate}e-3", "--set", "checkpoint.path=saved")
         assert done.status == 0, done.says()
     arguments = ["train", "config.json", "--resume", "saved", "--set", "train.steps=5"]
-    ended = ranks.server.run([(place, arguments, environment) for place, environment in zip(places, ranks.environments(), strict=True)])
+    ended = ranks.commands.run([(place, arguments, environment) for place, environment in zip(places, ranks.environments(), strict=True)])
     ranks.check_refused(ended, "rank 1 reads another checkpoint here than rank 0")

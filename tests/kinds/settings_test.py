@@ -19,7 +19,6 @@ import tempfile
 
 import pytest
 import settings as walked
-from command_server import CommandServer
 from commands import check_refused, run
 from engine import Engine, set_arguments, write_tokens
 from place import REPOSITORY, build_folder, program
@@ -139,9 +138,10 @@ def test_exceptions_are_members():
 
 @pytest.fixture(scope="module")
 def worker(walk):
-    server = CommandServer(walk.engine.environment["STRATA_PLUGIN_PATH"], os.path.join(walk.folder, "commands"))
-    yield server
-    server.close()
+    """A function: one ended command."""
+    def command(*arguments, environment=()):
+        return run([walk.engine.strata, *arguments], env={**walk.engine.environment, **dict(environment)}, cwd=walk.folder, timeout=60)
+    return command
 
 
 class Saved:
@@ -154,12 +154,12 @@ class Saved:
             **CONFIG, "data": {"path": walk.tokens}, "model": {**({} if self.sizes else CONFIG["model"]), "plugin": model, "seq_len": 8},
             "partitioner": {"plugin": "ddp"}, "validation": {"path": walk.tokens, "samples": 8}})
         self.checkpoint, self.exported = os.path.join(walk.folder, f"{model}_checkpoint"), os.path.join(walk.folder, f"{model}_exported")
-        done = worker.command("train", self.config, "--quiet", *set_arguments([*self.sizes, f"checkpoint.path={self.checkpoint}", f"export={self.exported}"]))
+        done = worker("train", self.config, "--quiet", *set_arguments([*self.sizes, f"checkpoint.path={self.checkpoint}", f"export={self.exported}"]))
         assert done.returncode == 0, done.stderr
         self.loss = self.evaluated("--checkpoint", self.checkpoint)
 
     def evaluate(self, *words, settings=()):
-        return self.worker.command("eval", self.config, "--quiet", "--format", "json", *words, *set_arguments(settings))
+        return self.worker("eval", self.config, "--quiet", "--format", "json", *words, *set_arguments(settings))
 
     def evaluated(self, *words):
         done = self.evaluate(*words)
@@ -187,7 +187,7 @@ def test_model_of_a_checkpoint(saved, member):
     for value in other_models(member):
         setting = f"{member.path}={value}"
         evaluated = run.evaluate("--checkpoint", run.checkpoint, settings=[setting])
-        resumed = run.worker.command("train", run.config, "--quiet", "--resume", run.checkpoint, *set_arguments([*run.sizes, setting, "train.steps=4"]))
+        resumed = run.worker("train", run.config, "--quiet", "--resume", run.checkpoint, *set_arguments([*run.sizes, setting, "train.steps=4"]))
         if option in walked.NO_ARCHITECTURE:
             assert evaluated.returncode == 0 and json.loads(evaluated.stdout)["loss"] == pytest.approx(run.loss, rel=1e-5), evaluated.stderr
             assert resumed.returncode == 0, resumed.stderr
@@ -240,7 +240,7 @@ def test_nproc_in_a_rank_of_a_launcher(walk, command, launcher):
 
 def test_forgotten_srun(walk, worker):
     """Slurm gave the job tasks, and no srun started them."""
-    done = worker.command("train", walk.config, "--quiet", environment={"SLURM_NTASKS": "8"})
+    done = worker("train", walk.config, "--quiet", environment={"SLURM_NTASKS": "8"})
     assert done.returncode == 0 and "SLURM_NTASKS" in done.stderr
 
 
@@ -250,7 +250,7 @@ def test_forgotten_srun(walk, worker):
 def shown_by(walk, worker, settings):
     """Exit status, standard output and error of a training of six steps, and the files that it wrote."""
     with tempfile.TemporaryDirectory(dir=walk.folder) as work:
-        done = worker.command("train", walk.config, *set_arguments(walk.filled_in(["train.steps=6", *settings], work)))
+        done = worker("train", walk.config, *set_arguments(walk.filled_in(["train.steps=6", *settings], work)))
         return done.returncode, done.stdout, done.stderr, sorted(os.listdir(work))
 
 
