@@ -5,9 +5,11 @@
 //   2. the folder that the build wrote into share/strata/torch_dir; packages have no such file
 //   3. where bootstrap.sh unpacks it: strata/torch-VERSION/torch below XDG_CACHE_HOME, or below ~/.cache
 //   4. where bootstrap.sh --system does: /opt/strata/torch-VERSION/torch
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -79,6 +81,15 @@ std::vector<fs::path> usual_places(const fs::path& prefix) {
   return places;
 }
 
+// What `ulimit -v` lets a process have is too little for libtorch, whose start would end it without a sentence.
+bool lacks_address_space(const fs::path& torch, std::uintmax_t& least) {
+  constexpr std::uintmax_t beside = std::uintmax_t{64} << 20;  // other libraries, stacks of threads
+  std::error_code error;
+  least = fs::file_size(torch / "lib/libtorch_cpu.so", error) + beside;
+  rlimit limit{};
+  return !error && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < least;
+}
+
 // The program in `folder` behind a command of sdk/, empty for any other word. Where the program is not installed,
 // libexec/strata/strata says which package has it.
 fs::path program_of(std::string_view word, const fs::path& folder) {
@@ -122,6 +133,9 @@ int main(int count, char** arguments) {
     return fail(usage_error, torch.string() + " holds libtorch " + version + "; this Strata was built with " +
                                  STRATA_BUILT_TORCH_VERSION +
                                  " and works with no other: set STRATA_TORCH_DIR to the folder of " + wanted);
+  if (std::uintmax_t least = 0; lacks_address_space(torch, least))
+    return fail(environment_error, "the limit of address space is too small for libtorch; raise `ulimit -v` to " +
+                                       std::to_string(least >> 10) + " or more, or to unlimited");
   const std::string former = variable("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", ((torch / "lib").string() + (former.empty() ? "" : ":" + former)).c_str(), 1);
   std::string program = prefix / "libexec/strata/strata";

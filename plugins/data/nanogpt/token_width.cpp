@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,37 @@ bool are_narrow(const Halves& halves, std::size_t pairs) {
   return halves.second.ids >= enough && halves.first.low < enough;
 }
 
+// The numbers are ids whose bytes stand in the other order: small ids, of which any text has many, are then multiples
+// of 256. Different ones are counted, as a pad token may be a multiple of 256, too.
+bool are_swapped(const std::vector<std::array<std::int64_t, 2>>& pairs) {
+  constexpr std::int64_t times = 8;
+  std::set<std::int64_t> multiples;
+  std::int64_t small = 0, swapped = 0;
+  for (const std::array<std::int64_t, 2>& pair : pairs)
+    for (const std::int64_t number : pair) {
+      if (number == 0) continue;
+      small += number < 256;
+      if (number % 256 != 0) continue;
+      ++swapped;
+      multiples.insert(number);
+    }
+  return static_cast<std::int64_t>(multiples.size()) >= enough && swapped > times * small;
+}
+
+// The second numbers are, or every second one of them is, what whole numbers from 1 to 2^20 begin with in fp32 or fp64.
+bool are_floats(const std::vector<std::array<std::int64_t, 2>>& pairs) {
+  const auto all_within = [&](std::size_t step, std::int64_t least, std::int64_t end) {
+    std::int64_t within = 0;
+    for (std::size_t index = step - 1; index < pairs.size(); index += step) {
+      const std::int64_t number = pairs[index][1];
+      if (number != 0 && (number < least || number >= end)) return false;
+      within += number != 0;
+    }
+    return within >= enough;
+  };
+  return all_within(1, 0x3f80, 0x4980) || all_within(2, 0x3ff0, 0x4130);
+}
+
 }  // namespace
 
 void check_width(const TokenFile& file) {
@@ -95,11 +127,25 @@ void check_width(const TokenFile& file) {
   const std::string looked_at = std::to_string(2 * pairs.size());
   const auto refuse = [&](const std::string& why) { throw UserError(Place{file.path()}, why); };
   const bool wide = file.type() == TokenType::U32;
+  const std::string if_right =
+      std::string(", or set token_type to ") + (wide ? "u32 if u32" : "u16 if u16") + " is right";
+  if (are_swapped(pairs))
+    refuse(
+        "its ids are multiples of 256, as when the bytes of each token stand in the other order (big-endian); swap "
+        "them, "
+        "with NumPy: numpy.fromfile(FILE, '>u2').astype('<u2').tofile('tokens.bin'), '>u4' and '<u4' for "
+        "tokens.u32.bin" +
+        if_right);
+  if (are_floats(pairs))
+    refuse(
+        "its numbers are of floating point; write them as integers, with NumPy: "
+        "numpy.fromfile(FILE, 'f4').astype('u4').tofile('tokens.u32.bin')" +
+        if_right);
   if (halves.every_other_empty && halves.first.ids >= enough)
     refuse("of every four 16-bit numbers the last two are 0, of " + looked_at +
            " looked at, as in tokens of 8 bytes; write them as u32, with NumPy: "
-           "numpy.fromfile(FILE, 'i8').astype('u4').tofile('tokens.u32.bin'), or set token_type to " +
-           (wide ? "u32 if u32" : "u16 if u16") + " is right");
+           "numpy.fromfile(FILE, 'i8').astype('u4').tofile('tokens.u32.bin')" +
+           if_right);
   if (!wide && are_halves(halves.first, halves.second))
     refuse(
         "every second token is " + (halves.second.ids == 0 ? "0" : "at most " + std::to_string(halves.second.largest)) +

@@ -19,7 +19,8 @@ std::optional<ForeignFile> foreign_file(const InputFile& file);
 // Throws UserError "PATH: ..." for a file of such a format.
 void refuse_foreign_file(const InputFile& file);
 
-// True if the file begins with 12 bytes or more of text: UTF-8 without control characters, or UTF-16 with its mark.
+// True if the file begins with 12 bytes or more of text: UTF-8 without control characters, UTF-16 with its
+// mark, or 128 bytes that are mostly ASCII, as in Latin-1.
 bool is_text(const InputFile& file);
 // The mark at the beginning of a text that is not UTF-8: "UTF-16" or "UTF-32"; empty without one.
 std::string other_encoding(const InputFile& file);
