@@ -253,7 +253,15 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
                                                                                   : settings_.interface_address,
                          .local_rank = settings_.local_rank};
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->store());
-  const c10::intrusive_ptr<c10d::Backend> backend = settings_.communicator->connect(store, setup);
+  const auto connect = [&] {
+    try {
+      return settings_.communicator->connect(store, setup);
+    } catch (const EnvironmentError&) {
+      store_->board().check();  // a verdict of the run names the cause
+      throw;
+    }
+  };
+  const c10::intrusive_ptr<c10d::Backend> backend = connect();
   closes_.push_back([weak = c10::weak_intrusive_ptr<c10d::Backend>(backend)] {
     if (const auto still = weak.lock()) close(*still);
   });

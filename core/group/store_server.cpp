@@ -12,17 +12,16 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "group/address.hpp"
 #include "group/signals_held_back.hpp"
 #include "group/store_connection.hpp"
+#include "group/store_values.hpp"
 #include "interface/src/system_error.hpp"
 
 namespace strata::runtime {
@@ -31,61 +30,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t most_of_a_stranger = 4096;  // bytes before the greeting is complete
-constexpr std::uint64_t longest_text = std::uint64_t{1} << 28;
-constexpr std::uint64_t most_keys = 1 << 20;          // of one request
+constexpr std::size_t most_of_a_stranger = 4096;      // bytes before the greeting is complete
 constexpr std::chrono::seconds longest_greeting{10};  // of a connection
 constexpr int tick_ms = 500;
-
-// Reads a request from the bytes that have come.
-class Reader {
- public:
-  Reader(const std::string& bytes, std::size_t begin) : bytes_(bytes), at_(begin) {}
-  // Nothing was read if something is missing: then `incomplete`. A request that no rank sends is `wrong`.
-  bool incomplete = false;
-  bool wrong = false;
-  std::size_t at() const { return at_; }
-
-  template <typename Number>
-  Number number() {
-    Number number{};
-    if (incomplete || wrong || bytes_.size() - at_ < sizeof number) {
-      incomplete = true;
-      return number;
-    }
-    std::memcpy(&number, bytes_.data() + at_, sizeof number);
-    at_ += sizeof number;
-    return number;
-  }
-  std::string text() {
-    const auto size = number<std::uint64_t>();
-    if (size > longest_text) wrong = true;
-    if (wrong || incomplete || bytes_.size() - at_ < size) {
-      incomplete = true;
-      return {};
-    }
-    const std::size_t begin = std::exchange(at_, at_ + static_cast<std::size_t>(size));
-    return bytes_.substr(begin, static_cast<std::size_t>(size));
-  }
-  std::uint64_t count() {
-    const auto count = number<std::uint64_t>();
-    if (count > most_keys) wrong = true;
-    return wrong || incomplete ? 0 : count;
-  }
-
- private:
-  const std::string& bytes_;
-  std::size_t at_;
-};
-
-template <typename Number>
-void put(std::string& out, Number number) {
-  out.append(reinterpret_cast<const char*>(&number), sizeof number);
-}
-void put_text(std::string& out, const std::string& text) {
-  put<std::uint64_t>(out, text.size());
-  out += text;
-}
 
 struct Client {
   std::string in;
@@ -208,8 +155,8 @@ class ServerLoop {
     std::size_t done = 0;
     bool goes_on = true;
     while (goes_on && done < client.in.size()) {
-      Reader reader(client.in, done);
-      goes_on = client.has_greeted ? answer(reader, client.out) : greet(reader, client);
+      StoreRequestReader reader(client.in, done);
+      goes_on = client.has_greeted ? values_.answer(reader, client.out) : greet(reader, client);
       if (reader.wrong) return false;
       if (reader.incomplete) break;
       done = reader.at();
@@ -219,7 +166,7 @@ class ServerLoop {
   }
 
   // See [Note: Greeting] in store_connection.cpp. Who names another run is told so.
-  bool greet(Reader& reader, Client& client) {
+  bool greet(StoreRequestReader& reader, Client& client) {
     const auto first = reader.number<StoreCommand>();
     if (!reader.incomplete && first != StoreCommand::Validate) return false;
     const auto magic = reader.number<std::uint32_t>();
@@ -230,110 +177,15 @@ class ServerLoop {
     reader.text();
     if (reader.incomplete) return true;
     client.has_greeted = key == greeting_;
-    if (!client.has_greeted) put(client.out, store_of_another_run);
+    if (!client.has_greeted) put_number(client.out, store_of_another_run);
     return client.has_greeted;
-  }
-
-  bool answer(Reader& in, std::string& out) {
-    switch (in.number<StoreCommand>()) {
-      case StoreCommand::Set: {
-        std::string key = in.text(), value = in.text();
-        if (!in.incomplete) values_[key] = value;
-        return true;
-      }
-      case StoreCommand::CompareSet: {
-        std::string key = in.text(), expected = in.text(), wanted = in.text();
-        if (!in.incomplete) put_text(out, compare_set(key, expected, wanted));
-        return true;
-      }
-      case StoreCommand::Get: {
-        const std::string key = in.text();
-        if (!in.incomplete) put_text(out, value_of(key));
-        return true;
-      }
-      case StoreCommand::Add: {
-        const std::string key = in.text();
-        const auto more = in.number<std::int64_t>();
-        if (!in.incomplete) put(out, add(key, more));
-        return true;
-      }
-      case StoreCommand::Check: {
-        bool all = true;
-        for (std::uint64_t left = in.count(); left > 0 && !in.incomplete; --left)
-          all = values_.contains(in.text()) && all;
-        if (!in.incomplete) put(out, static_cast<std::uint8_t>(all ? 0 : 1));
-        return true;
-      }
-      case StoreCommand::CountKeys:
-        put(out, static_cast<std::int64_t>(values_.size()));
-        return true;
-      case StoreCommand::Delete: {
-        const std::string key = in.text();
-        if (!in.incomplete) put(out, static_cast<std::int64_t>(values_.erase(key)));
-        return true;
-      }
-      case StoreCommand::Append: {
-        const std::string key = in.text(), more = in.text();
-        if (!in.incomplete) values_[key] += more;
-        return true;
-      }
-      case StoreCommand::MultiGet: {
-        std::string values;
-        for (std::uint64_t left = in.count(); left > 0 && !in.incomplete; --left) put_text(values, value_of(in.text()));
-        if (!in.incomplete) out += values;
-        return true;
-      }
-      case StoreCommand::MultiSet: {
-        std::map<std::string, std::string> given;
-        for (std::uint64_t left = in.count(); left > 0 && !in.incomplete; --left) {
-          std::string key = in.text();
-          given[std::move(key)] = in.text();
-        }
-        if (in.incomplete) return true;
-        given.merge(values_);  // those that are there already stay as given
-        values_.swap(given);
-        return true;
-      }
-      case StoreCommand::Ping: {
-        const auto nonce = in.number<std::uint32_t>();
-        if (!in.incomplete) put(out, nonce);
-        return true;
-      }
-      case StoreCommand::Validate:
-        break;
-    }
-    return false;
-  }
-
-  std::string value_of(const std::string& key) const {
-    const auto found = values_.find(key);
-    return found == values_.end() ? std::string() : found->second;
-  }
-
-  // As c10d's: a key that is not there counts as an empty value, and is made only if that was expected.
-  std::string compare_set(const std::string& key, const std::string& expected, const std::string& wanted) {
-    const auto found = values_.find(key);
-    if (found == values_.end()) {
-      if (!expected.empty()) return expected;
-      return values_[key] = wanted;
-    }
-    if (found->second == expected) found->second = wanted;
-    return found->second;
-  }
-
-  // As c10d's: a counter is a number in decimal digits.
-  std::int64_t add(const std::string& key, std::int64_t more) {
-    std::string& value = values_[key];
-    const std::int64_t sum = std::strtoll(value.c_str(), nullptr, 10) + more;
-    value = std::to_string(sum);
-    return sum;
   }
 
   int listening_, wake_, events_;
   std::string greeting_;
   const std::atomic<bool>& ends_;
   std::map<int, Client> clients_;
-  std::map<std::string, std::string> values_;
+  StoreValues values_;
   Clock::time_point looked_ = Clock::now();
   std::optional<Clock::time_point> accepts_again_;
 };

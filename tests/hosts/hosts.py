@@ -171,6 +171,7 @@ class Hosts:
                 self.read_metrics(0.02)
             else:
                 time.sleep(0.02)
+        print("ended after", ", ".join(f"rank {rank}: {after:.1f} s" for rank, after in sorted(seconds.items())))  # pytest -rP shows it
         return seconds
 
     def said(self):
