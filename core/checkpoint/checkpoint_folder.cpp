@@ -292,9 +292,9 @@ void CheckpointFolder::point_latest_to(std::int64_t step) {
   if (!error) fs::rename(temporary, link, error);
   if (error) {
     std::error_code ignored;
+    data::remove_or_warn(temporary);
     if (!may_lack(error.value()))
       throw EnvironmentError(link.string() + ": cannot be pointed to " + target + ": " + describe_errno(error.value()));
-    fs::remove(temporary, ignored);
     std::string problem = "a link: " + describe_errno(error.value());
     fs::remove(link, ignored);  // one that names an earlier step is worse than none
     try {

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -100,9 +101,8 @@ fs::path program_of(std::string_view word, const fs::path& folder) {
   return {};
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
+// Returns only where the program of the command cannot take over.
+int start(int count, char** arguments) {
   strata::cli::open_standard_streams();  // the program inherits them, before libraries open files
   std::error_code error;
   if (const fs::path folder = fs::current_path(error); error)  // libtorch ends a program there before its main() begins
@@ -145,4 +145,16 @@ int main(int count, char** arguments) {
   }
   execv(program.c_str(), arguments);
   return fail(environment_error, program + " cannot be started: " + std::strerror(errno));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    return start(count, arguments);
+  } catch (const std::bad_alloc&) {
+    return fail(environment_error, "the machine is out of memory");
+  } catch (const std::exception& error) {
+    return fail(environment_error, std::string("this command cannot be started: ") + error.what());
+  }
 }

@@ -6,6 +6,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 #include <strata/error.hpp>
+#include <strata/input_file.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -39,7 +40,7 @@ int open_nameless(const std::string& folder, int flags) {
 File open_in(const std::string& folder, const std::function<void(const std::string&)>& warn) {
   struct stat found {};
   if (stat(folder.c_str(), &found) != 0)
-    throw UserError("path: there is no folder " + folder + ": " + system_error(errno) + "; make it, or give another");
+    throw_cannot_open("path: there is no folder " + folder, "make it, or give another", errno);
   if (!S_ISDIR(found.st_mode)) throw UserError("path: " + folder + " is no folder; give one on the disk to use");
   File file{open_nameless(folder, O_DIRECT), folder};
   if (file.descriptor < 0 && errno == EINVAL) {

@@ -58,5 +58,5 @@ TEST_CASE("each errno becomes one type of error, with the system's words") {
 
 TEST_CASE("only a full disk is told to be full") {
   for (int error = 1; error < 134; ++error)
-    CHECK((describe_errno(error).find("full") != std::string::npos) == (error == ENOSPC || error == EDQUOT));
+    CHECK((describe_errno(error).find("is full") != std::string::npos) == (error == ENOSPC || error == EDQUOT));
 }
