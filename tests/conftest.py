@@ -5,7 +5,7 @@
   STRATA=/usr/bin/strata pytest tests/messages     # another program
   pytest tests/memory --full                       # also what takes long
 
-ctest runs each file of tests by the name that its CMakeLists.txt gives it.
+ctest runs each file of tests by the name that its CMakeLists.txt gives it. loaded_programs.py says how commands of `strata` are run.
 """
 import os
 import pathlib

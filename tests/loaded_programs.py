@@ -31,6 +31,7 @@ class Program:
         self.libraries = self.process.stdout.readline().rstrip("\n")  # LD_LIBRARY_PATH, and that it listens
         self.path = os.readlink(f"/proc/{self.process.pid}/exe")
         self.address = os.path.join(folder, os.path.basename(self.path))
+        assert os.path.exists(self.address), f"{words} does not wait for commands: exit status {self.process.wait(20)}"
 
     def start(self, words, environment, folder, descriptors):
         """The connection that is the process."""
@@ -69,7 +70,7 @@ class LoadedPrograms:
         threads = {name: value for name, value in environment.items() if name.startswith("OMP_")}
         place = (beginning[0], *sorted(threads.items()))
         if place not in self.folders:
-            self.folders[place] = tempfile.mkdtemp(prefix="strata_loaded")
+            self.folders[place] = tempfile.mkdtemp(prefix="strata_loaded", dir="/tmp")  # a socket's path is short
         if (place, *beginning) not in self.started:
             others = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
             self.started[place, *beginning] = Program(beginning, self.library, {**others, **threads}, self.folders[place])
@@ -96,8 +97,9 @@ class LoadedPrograms:
 def begin():
     """From now on."""
     global programs
-    if "STRATA" not in os.environ and os.environ.get("STRATA_LOADED") != "0":
+    if build_folder().exists() and "STRATA" not in os.environ and os.environ.get("STRATA_LOADED") != "0":
         programs = LoadedPrograms(build_folder())
+        assert os.path.exists(programs.library), f"{programs.library} does not exist: build the target loaded_program, or set STRATA_LOADED=0"
 
 
 def run(words, *, env=None, cwd=None, stdin=None, stdout=None, stderr=None, capture_output=False, text=False, timeout=None, **others):

@@ -12,6 +12,7 @@ import struct
 import subprocess
 
 import pytest
+from commands import run
 from place import REPOSITORY, build_folder
 
 PROGRAM = build_folder() / "bin/read_files"
@@ -418,7 +419,7 @@ def test_commands(strata, plugins, tmp_path, command):
     path = (tmp_path / "step-1" if command == "checkpoint" else tmp_path) / FILES[command]
     for kind in ("deep", "pipe"):
         path.write_bytes(b'{"model":{"type":' + b"[" * 100_000 + b"]" * 100_000 + b"}}") if kind == "deep" else make_pipe(path)
-        done = subprocess.run([strata, *COMMANDS[command](path)], capture_output=True, text=True, timeout=60, env={**os.environ, "STRATA_PLUGIN_PATH": str(plugins)})
+        done = run([strata, *COMMANDS[command](path)], timeout=60, env={**os.environ, "STRATA_PLUGIN_PATH": str(plugins)})
         assert done.returncode in (2, 3) and len(done.stderr.splitlines()) == 1, f"{kind}: {done}"
         assert not [word for word in FOREIGN_WORDS if word in done.stderr], done.stderr
         path.unlink()

@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 
+import loaded_programs
 import pytest
 from commands import check_printable
 from place import build_folder
@@ -34,11 +35,10 @@ class Terminal:
 
     def run(self, *words, **environment):
         """What a command prints, checked."""
-        process = subprocess.Popen([os.fsencode(self.strata), *(os.fsencode(word) for word in words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   env={**self.environment, **environment}, cwd=self.folder)
-        output = process.communicate(timeout=120)[0]
-        check_printable(output)
-        return output.decode()
+        done = loaded_programs.run([self.strata, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**self.environment, **environment},
+                                   cwd=self.folder, timeout=120)
+        check_printable(done.stdout)
+        return done.stdout.decode()
 
 
 @pytest.fixture
