@@ -156,8 +156,12 @@ std::optional<std::int64_t> CheckpointFolder::finite_below(std::int64_t step) co
 
 void CheckpointFolder::lock() {
   const Place place{path_.string()};
-  if (const std::error_code error = data::make_folders(path_.string()))
-    throw UserError(place, "checkpoint.path names a folder that cannot be made: " + error.message());
+  if (const std::error_code error = data::make_folders(path_.string())) {
+    const std::string text = "checkpoint.path names a folder that cannot be made: " + error.message();
+    if (error == std::errc::no_space_on_device)
+      throw EnvironmentError(path_.string() + ": " + text + "; free some space or use another disk");
+    throw UserError(place, text);
+  }
   if (::access(path_.c_str(), R_OK | X_OK) != 0)
     throw UserError(place, "checkpoint.path names a folder that cannot be opened: " + text_of(errno));
   if (::access(path_.c_str(), W_OK) != 0)

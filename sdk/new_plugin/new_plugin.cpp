@@ -111,6 +111,9 @@ void make_folder(const fs::path& folder, Made& made) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
   if (fs::create_directory(folder, error)) return made.add(folder);
+  if (error == std::errc::no_space_on_device)
+    throw EnvironmentError(folder.string() + ": cannot create this folder: " + error.message() +
+                           "; free some space or use another disk");
   throw UserError(Place{folder.string()}, "cannot create this folder: " +
                                               (error ? error.message() : std::string("a file of that name exists")));
 }

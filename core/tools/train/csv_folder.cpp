@@ -37,6 +37,9 @@ CsvFolder::CsvFolder(const std::string& folder, bool resumes) : folder_(folder) 
   if (folder.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
+  if (error == std::errc::no_space_on_device)
+    throw EnvironmentError("metrics.csv: the folder " + folder + " cannot be made: " + error.message() +
+                           "; free some space or use another disk");
   if (error || !std::filesystem::is_directory(folder_))
     throw UserError("metrics.csv: the folder " + folder + " cannot be made" +
                     (error ? " (" + error.message() + ")" : "") + "; give one that you may write to");
