@@ -1,6 +1,20 @@
 #include "run/training.hpp"
 
+#include <strata/error.hpp>
+
 namespace strata::runtime {
+
+namespace {
+
+// Throws EnvironmentError after a first step whose loss and gradients are all 0: random weights give neither.
+void check_computed(const report::StepRecord& record) {
+  if (record.outcome.loss != 0.0 || record.outcome.gradient_norm != 0.0 || record.outcome.valid_tokens == 0) return;
+  throw EnvironmentError("step " + std::to_string(record.step + 1) +
+                         ": the loss and the norm of the gradients are exactly 0: the device computed nothing, or the "
+                         "model has a vocabulary of 1; `strata verify` compares a run's gradients");
+}
+
+}  // namespace
 
 std::string train(Run& run, TrainingObserver& observer) {
   const config::RunConfig& config = run.config();
@@ -10,6 +24,7 @@ std::string train(Run& run, TrainingObserver& observer) {
   while (run.stopped_by() == 0 && run.steps_done() < config.train.steps) {
     observer.before_step(run);
     report::StepRecord record = run.step();
+    if (record.step == first) check_computed(record);
     if (run.validation_due())
       record.validation =
           run.validate([&](std::int64_t done, std::int64_t samples) { observer.validating(done, samples); });

@@ -1,25 +1,14 @@
 #include "compare/provenance.hpp"
 
-#include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <ctime>
 
+#include "text/shell_word.hpp"
 #include "tools/launch/machine.hpp"
 #include "tools/version/version.hpp"
 
 namespace strata::cli {
 
 namespace {
-
-// A word for a shell.
-std::string quoted(const std::string& word) {
-  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./=,:-+@%", c); };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 std::string now() {
   const std::time_t seconds = std::time(nullptr);
@@ -34,7 +23,7 @@ std::string now() {
 
 report::Provenance provenance_of(const std::vector<std::string>& words) {
   std::string command = "strata compare";
-  for (const std::string& word : words) command += " " + quoted(word);
+  for (const std::string& word : words) command += " " + text::shell_word(word);
   return {version::text(), now(), command, launch::machine()};
 }
 

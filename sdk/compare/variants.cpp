@@ -59,15 +59,23 @@ bool is_setting(const std::string& text) {
   return equals != std::string::npos && equals > 0 && equals + 1 < text.size();
 }
 
+void refuse_steps(const std::string& source, const std::string& setting) {
+  if (setting.starts_with("train.steps="))
+    throw UserError(source + ": " + shown(setting) +
+                    " does nothing: strata compare chooses how many steps a variant makes; give --steps");
+}
+
 }  // namespace
 
 std::vector<std::string> split_settings(const std::string& text, const std::string& source) {
   std::vector<std::string> settings = split(text, ' ');
   std::erase(settings, "");
-  for (const std::string& setting : settings)
+  for (const std::string& setting : settings) {
+    refuse_steps(source, setting);
     if (!is_setting(setting))
       throw UserError(source + ": " + shown(setting) +
                       ": KEY=VALUE is expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
+  }
   if (settings.empty())
     throw UserError(source + ": settings are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
   return settings;
@@ -80,6 +88,7 @@ std::vector<Variant> vary(const std::string& text) {
   if (equals == 0 || values.size() < 2 || std::find(values.begin(), values.end(), "") != values.end())
     throw UserError("--vary " + text +
                     ": KEY=A,B is expected, with two or more values to compare, such as partitioner.plugin=A,B");
+  refuse_steps("--vary", text);
   std::vector<Variant> variants;
   for (const std::string& value : values) {
     const std::string setting = text.substr(0, equals + 1) + value;

@@ -42,7 +42,7 @@ void describe(CommandLine& line) {
   pack.add_option("--threads", pack_options.threads,
                   "Threads of the tokenizer (default: all cores); the result does not depend on them")
       ->needs(tokenizer)
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1024));
   pack.add_option("--width", pack_options.width,
                   "Token width (default: u32 if the output ends in .u32 or .u32.bin, else u16, which holds ids to "
                   "65535)")

@@ -1,5 +1,6 @@
 // strata_sample: what `strata sample CONFIG --prompt TEXT` runs. Reads the command line.
 #include <strata/deepspeed.hpp>
+#include <strata/error.hpp>
 
 #include <iostream>
 
@@ -75,6 +76,14 @@ int main(int argc, char* argv[]) {
   SampleArguments arguments;
   CommandLine line{app, {argv + 1, argv + argc}};
   describe(line, arguments);
-  line.action = [&] { return sample_command(arguments, std::cout); };
+  line.action = [&] {
+    if (arguments.choice.temperature == 0.0)
+      for (const char* const option : {"--top-p", "--top-k", "--seed"})
+        if (app.count(option) > 0)
+          throw UserError(std::string(option) +
+                          " does nothing with --temperature 0, which always takes the most likely token; leave one of "
+                          "them out");
+    return sample_command(arguments, std::cout);
+  };
   leave(carry_out(line));
 }

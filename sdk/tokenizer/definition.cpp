@@ -1,5 +1,7 @@
 #include "tokenizer/definition.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "text/json.hpp"
@@ -230,6 +232,32 @@ Definition read_definition(const std::string& path) {
   read_added(file["added_tokens"], result);
   read_post_processor(file["post_processor"], result);
   return result;
+}
+
+void refuse_tokens_beside(const std::string& folder, const Definition& definition) {
+  const auto check = [&](const std::string& file, const std::string& content) {
+    const auto is_it = [&](const AddedToken& token) { return token.content == content; };
+    if (std::ranges::any_of(definition.added, is_it)) return;
+    throw UserError(Place{file}, "adds the token " + text::shown(content) +
+                                     ", which tokenizer.json lacks; save the tokenizer again with Hugging Face's "
+                                     "library (save_pretrained), or give --tokenizer the tokenizer.json alone");
+  };
+  std::error_code ignored;
+  const auto file_of = [&](const char* name) { return (std::filesystem::path(folder) / name).string(); };
+  if (const std::string file = file_of("tokenizer_config.json"); std::filesystem::exists(file, ignored)) {
+    const text::JsonDocument document = text::read_json(InputFile(file), file_limits);
+    const Value::Json& json = document.json();
+    if (const auto decoder = json.find("added_tokens_decoder"); decoder != json.end() && decoder->is_object()) {
+      for (const Value::Json& token : *decoder)
+        if (token.is_object() && token.contains("content") && token["content"].is_string())
+          check(file, token["content"].get<std::string>());
+      return;  // transformers does not look at the older file then
+    }
+  }
+  if (const std::string file = file_of("added_tokens.json"); std::filesystem::exists(file, ignored)) {
+    const text::JsonDocument document = text::read_json(InputFile(file), file_limits);
+    for (const auto& [content, id] : document.json().items()) check(file, content);
+  }
 }
 
 }  // namespace strata::tokenizer

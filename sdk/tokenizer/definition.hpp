@@ -36,4 +36,8 @@ struct Definition {
 // is no such file, and for everything in it that Strata would not do as that library does.
 Definition read_definition(const std::string& path);
 
+// Throws UserError for a token that tokenizer_config.json or added_tokens.json of the folder adds and tokenizer.json
+// lacks: transformers adds it.
+void refuse_tokens_beside(const std::string& folder, const Definition& definition);
+
 }  // namespace strata::tokenizer

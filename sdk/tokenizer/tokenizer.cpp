@@ -99,10 +99,17 @@ std::string file_of(const std::string& path) {
                   "(AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)), or name another folder");
 }
 
+// `file`: that of a path which may be its folder.
+Definition definition_of(const std::string& path, const std::string& file) {
+  Definition definition = read_definition(file);
+  if (file != path) refuse_tokens_beside(path, definition);
+  return definition;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(const std::string& path)
-    : path_(file_of(path)), tables_(std::make_unique<const Tables>(read_definition(path_))) {}
+    : path_(file_of(path)), tables_(std::make_unique<const Tables>(definition_of(path, path_))) {}
 
 Tokenizer::~Tokenizer() = default;
 

@@ -5,10 +5,8 @@
 #include <strata/precision_policy.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,6 +14,7 @@
 #include "compare/variant_runs.hpp"
 #include "drawn/draws.hpp"
 #include "drawn/shrink.hpp"
+#include "text/shell_word.hpp"
 #include "text/terminal_output.hpp"
 #include "verify/covered.hpp"
 #include "verify/drawn_runs.hpp"
@@ -66,21 +65,13 @@ std::vector<PlacedParameter> parameters_in(const CheckedRun& run) {
   return parameters;
 }
 
-std::string quoted(const std::string& word) {
-  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./=,:-+@%", c); };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 using FinalSettings = std::map<std::string, std::string>;  // by key
 
 // For a shell.
 std::string command(const Run& run, std::int64_t steps) {
-  std::string text = "strata train " + quoted(run.config);
+  std::string text = "strata train " + text::shell_word(run.config);
   if (run.ranks > 1) text += " --nproc " + std::to_string(run.ranks) + " --oversubscribe";
-  for (const std::string& setting : run.settings) text += " --set " + quoted(setting);
+  for (const std::string& setting : run.settings) text += " --set " + text::shell_word(setting);
   return text + " --set train.steps=" + std::to_string(steps);
 }
 

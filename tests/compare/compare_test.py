@@ -131,6 +131,7 @@ def test_list_of_a_config(compare):
     (("--variant", "ddp", "--variant", "zero3"), "KEY=VALUE is expected"),
     (("--vary", "partitioner.plugin=ddp,nowhere"), "nowhere"),
     (("--vary", "train.step=1,2"), "unknown key"),
+    (("--vary", "train.steps=1,2"), "give --steps"),
     (("--vary", "partitioner.plugin=ddp,zero3", "--html", "/nowhere/page.html"), "cannot be written"),
     (("--vary", "partitioner.plugin=ddp,zero3", "--rounds", "0"), "--rounds")])
 def test_refused(compare, arguments, said):

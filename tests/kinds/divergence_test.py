@@ -124,3 +124,10 @@ def test_a_run_that_never_made_a_step_names_the_weights_it_began_with(diverging,
     """Huge and finite weights: the first loss is not finite."""
     done = diverging.train(tmp_path, settings=["model.initializer_range=1e30", "train.steps=9"])
     assert done.returncode == 3 and "check the weights it began with" in done.stderr, told(done)
+
+
+def test_a_first_step_that_computes_nothing(diverging, tmp_path):
+    """A vocabulary of one token: the loss and all gradients are exactly 0."""
+    (tmp_path / "zeros.bin").write_bytes(bytes(4000))
+    done = diverging.train(tmp_path / "saved", settings=["model.vocabulary=1", f"data.path={tmp_path / 'zeros.bin'}", "train.steps=2"])
+    assert done.returncode == 3 and "are exactly 0" in done.stderr, told(done)

@@ -82,9 +82,10 @@ def test_its_own_values(folders, unchanged, name):
 
 @pytest.mark.parametrize("settings, key", [
     (("rotary_factor=2",), "rotary_factor"), (("rotary_original_positions=64",), "rotary_original_positions"),
-    (("rotary_scaling=linear", "rotary_original_positions=64"), "rotary_original_positions")])
+    (("rotary_scaling=linear", "rotary_original_positions=64"), "rotary_original_positions"),
+    (("layers=1000000000000",), "layers"), (("hidden_size=1000000000000",), "hidden_size"), (("vocabulary=4000000000000000000",), "vocabulary")])
 def test_without_a_folder(folders, settings, key):
-    """Options that no scaling takes."""
+    """Options that no scaling takes, and sizes of no model."""
     plugin, sizes = small_models()["llama"]
     result, _ = folders.run(folders.config(plugin, **sizes), [f"model.llama.{setting}" for setting in settings])
     assert result.status == 2 and key in result.output, result.output

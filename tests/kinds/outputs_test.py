@@ -192,6 +192,13 @@ def test_cannot_be_written(outputs, command, name, way):
     shutil.rmtree(place)
 
 
+@pytest.mark.parametrize("command, name", [pytest.param(*member, marks=[pytest.mark.full] if member[0] in SLOW else []) for member in CALLS if "." not in member[1] and member[1] != "export"])
+def test_an_empty_path(outputs, command, name):
+    """As of an unset variable of a shell."""
+    done, changed = outputs.call(CALLS[command, name][1], "")
+    check_refused(done, changed, f"{name} is given an empty text")
+
+
 # What a run reads, and links to it.
 READ = ["config.json", "tokens.bin", "validation.bin", "init/config.json", "init/model.safetensors", "saved/step-2/checkpoint.json", "text"]
 

@@ -268,3 +268,9 @@ def test_budgets(walk, worker, key, value):
     """What nothing is chosen by is refused, as is a run that takes more than its device has."""
     status, _, said, _ = shown_by(walk, worker, [f"{key}={value}", "model.hidden_size=128"])
     assert status == 2 and key in said
+
+
+@pytest.mark.parametrize("words", ["--temperature 0 --top-k 5", "--temperature 0 --top-p 0.5", "--temperature 0 --seed 5", "--temperature nan", "--top-p nan"])
+def test_options_of_sample_without_effect(walk, words):
+    done = run([walk.engine.strata, "sample", "none.yaml", "--checkpoint", "none", *words.split()], env=walk.engine.environment)
+    check_refused(done, words.split()[-2])

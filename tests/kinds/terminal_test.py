@@ -1,11 +1,13 @@
 """Nothing that comes from a file, a name, the environment or another process reaches a terminal as it came. Besides, conftest.py scans the
 output of every other test. Each source below puts TITLE, which sets a terminal's title, into one place, and runs commands that print it."""
+import fcntl
 import json
 import os
 import pathlib
 import re
 import struct
 import subprocess
+import termios
 
 import loaded_programs
 import pytest
@@ -215,6 +217,29 @@ def test_each_key(terminal):
     assert len(names) > 50
     for name in names:
         terminal.run("config", "show", terminal.base(), "--set", f"{name}={json.dumps(TITLE)}")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_help_fits_the_terminal(strata, columns):
+    """Descriptions of options are broken at its width."""
+    main, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with subprocess.Popen([strata, "train", "--help"], stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        text = b""
+        while piece := read_terminal(main):
+            text += piece
+    os.close(main)
+    assert process.returncode == 0
+    widest = max(len(line) for line in text.decode().splitlines() if line.startswith(" " * 30))
+    assert columns - 20 < widest <= columns if columns < 140 else 100 < widest <= 140
+
+
+def read_terminal(main):
+    try:
+        return os.read(main, 1 << 16)
+    except OSError:  # closed by the process
+        return b""
 
 
 @pytest.mark.parametrize("bad", [b"\x1b[0m", b"\x07", b"\xc2\x9b", b"a\rb", b"\x7f"], ids=repr)

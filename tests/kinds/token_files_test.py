@@ -67,11 +67,13 @@ FILES = {
     "arrow stream": (b"\xff\xff\xff\xff\x88\1\0\0\x10\0\0\0" + TOKENS, "Arrow"), "hdf5": (b"\x89HDF\r\n\x1a\n" + TOKENS, "HDF5"),
     "safetensors": (safetensors(), "safetensors"), "gguf": (b"GGUF" + TOKENS, "GGUF"), "sqlite": (b"SQLite format 3\0" + TOKENS, "SQLite"), "pdf": (b"%PDF-1.7\n" + TOKENS, "PDF"),
     "png": (b"\x89PNG\r\n\x1a\n" + TOKENS, "picture"), "program": (b"\x7fELF" + TOKENS, "program"), "Megatron's index": (b"MMIDIDX\0\0" + TOKENS[1:], "Megatron"),
-    "UTF-16": ("the quick brown fox\n".encode("utf-16"), "text"),
+    "UTF-16": ("the quick brown fox\n".encode("utf-16"), "text"), "jpeg": (b"\xff\xd8\xff\xe0" + TOKENS, "picture"), "gif": (b"GIF89a" + TOKENS, "picture"),
+    "wave": (b"RIFF\0\0\0\0WAVEfmt " + TOKENS, "sound"), "avro": (b"Obj\1" + TOKENS, "Avro"), "feather": (b"FEA1" + TOKENS, "Feather"),
 }
 # As text they are what they are; as tokens they are none.
 TEXTS = {"text": b"The quick brown fox jumps.\n", "text of other scripts": "Ж世界, grün und \U0001f600".encode(), "JSON": b'{\n "text": "not a line"\n}\n',
          "source code": b"#include <vector>\n\tint main() {}\n", "one object": b'{"text": "one"}\n', "JSON lines": LINES, "JSON list": b'[{"text": "one"}, {"text": "two"}]'}
+NO_TOKENS = {"text in Latin-1": "été déjà vu à Noël ".encode("latin-1") * 20, "text in Shift JIS": "text と日本 words. ".encode("shift_jis") * 20}
 # Token ids of another type than the name says.
 TYPES = {
     "u32 of 128256": ("tokens.bin", ids("I", 3000, 128256)), "u32 of 70000": ("tokens.bin", ids("I", 3000, 70000)), "u32 of 300": ("tokens.bin", ids("I", 3000, 300)),
@@ -79,6 +81,27 @@ TYPES = {
     "i64 of 128256": ("tokens.bin", ids("q", 3000, 128256)), "i64 of 300": ("tokens.bin", ids("q", 3000, 300)), "i64 named u32": ("tokens.u32.bin", ids("q", 3000, 128256)),
     "u16 named u32": ("tokens.u32.bin", TOKENS), "u16 of 60 named u32": ("tokens.u32", ids("H", 3000, 60)),
 }
+
+
+ids_of_text = ids("I", 3000, 50257)
+TYPES |= {f"{described} {code}": (name, array.array(code, array.array("I", ids_of_text)).tobytes()) for described, name, code in (
+    ("floats", "tokens.bin", "f"), ("floats", "tokens.bin", "d"), ("floats named u32", "tokens.u32.bin", "f"))}
+
+
+def swapped(name, code):
+    numbers = array.array(code, array.array("I", ids_of_text))
+    numbers.byteswap()
+    return name, numbers.tobytes()
+
+
+TYPES |= {f"big-endian {code} in {name}": swapped(name, code) for name, code in itertools.product(("tokens.bin", "tokens.u32.bin"), "HIq")}
+# What these look like and are not: few small ids, and many of a pad token that is a multiple of 256.
+PADDED = array.array("H", (32000 if index % 3 == 0 else 300 + index * 7919 % 30000 for index in range(6000))).tobytes()
+
+
+def test_padded_ids_are_tokens(trials, tmp_path):
+    (tmp_path / "tokens.bin").write_bytes(PADDED)
+    assert json.loads(trials.open("info", tmp_path / "tokens.bin")["out"])["tokens"] == 6000
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +118,9 @@ def check_said(answer, name, *words):
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-@pytest.mark.parametrize("type", FILES | TEXTS)
+@pytest.mark.parametrize("type", FILES | TEXTS | NO_TOKENS)
 def test_other_files_are_no_tokens(trials, tmp_path, plugin, type):
-    content, word = FILES.get(type) or (TEXTS[type], "text")
+    content, word = FILES.get(type) or ({**TEXTS, **NO_TOKENS}[type], "text")
     for name in ("tokens.bin", "tokens.u32.bin", "tokens"):
         (tmp_path / name).write_bytes(content if "text" in word else content + bytes(-len(content) % 4))
         for command, path in itertools.product(("info", "show"), (tmp_path / name, tmp_path / "token*")):

@@ -192,6 +192,21 @@ def test_shape(comparison, draws, shape):
     assert comparison.equal == 1
 
 
+@pytest.mark.parametrize("files, said", [
+    ({"added_tokens.json": {"<|new|>": 900}}, "added_tokens.json: adds the token"),
+    ({"tokenizer_config.json": {"added_tokens_decoder": {"900": {"content": "<|new|>"}}}}, "tokenizer_config.json: adds the token"),
+    ({"tokenizer_config.json": {"added_tokens_decoder": {"0": {"content": "<|endoftext|>"}}}, "added_tokens.json": {"<|new|>": 900}}, ""),
+    ({"added_tokens.json": {"<|endoftext|>": 0}, "tokenizer_config.json": {"model_max_length": 1e30}}, "")], ids=["older file", "decoder", "both", "equal"])
+def test_tokens_of_other_files_of_a_folder(trials, draws, tmp_path, files, said):
+    for name, content in {"tokenizer.json": draws.plain(), **files}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    if said:
+        assert said in trials.refused(tokenizer=tmp_path, texts=["a"])
+    else:
+        assert "results" in trials.ask(tokenizer=tmp_path, texts=["a"])
+    assert "results" in trials.ask(tokenizer=tmp_path / "tokenizer.json", texts=["a"])
+
+
 # --- drawn -----------------------------------------------------------------------------------------------------------------------------
 
 

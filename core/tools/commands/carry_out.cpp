@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
+#include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -53,9 +55,33 @@ std::string unknown_command(const CLI::App& app) {
   return "";
 }
 
+// A value that is empty, as of an unset variable of a shell, or no number: options without effect that nobody meant.
+void refuse_meaningless_values(const CLI::App& app) {
+  for (const CLI::App* const command : app.get_subcommands()) refuse_meaningless_values(*command);
+  for (const CLI::Option* const option : app.get_options()) {
+    const bool empty_text = option->get_name() == "--prompt";  // a text to begin with, where the others are names
+    for (const std::string& value : option->results()) {
+      if (value.empty() && !empty_text)
+        throw UserError(option->get_name() + " is given an empty text; give a value, or leave it out");
+      if (option->get_type_name().starts_with("FLOAT") && std::isnan(std::strtod(value.c_str(), nullptr)))
+        throw UserError(option->get_name() + " is '" + value + "'; it must be a number");
+    }
+  }
+}
+
+// What is wrong with a command line, without the largest number of a type as the end of a range.
+std::string failure_text(const CLI::App*, const CLI::Error& error) {
+  std::string text = error.what();
+  const std::size_t largest = text.find(" to 1797693134862315");
+  if (largest != std::string::npos)
+    text.replace(largest, text.find_first_not_of("0123456789.", largest + 4) - largest, " and more");
+  return text + "\nRun with --help for more information.\n";
+}
+
 int parse_and_act(CommandLine& line) {
   CLI::App& app = line.app;
   lay_out_help(app);
+  app.failure_message(failure_text);
   std::vector<std::string> words(line.words.rbegin(), line.words.rend());
   if (words.size() > 1 && words.back() == "--log-level" && app.get_option_no_throw("--log-level") == nullptr) {
     words.pop_back();
@@ -68,6 +94,7 @@ int parse_and_act(CommandLine& line) {
     if (const std::string unknown = unknown_command(app); !unknown.empty()) throw UserError(unknown);
     return app.exit(error) == 0 ? 0 : 2;
   }
+  refuse_meaningless_values(app);
   set_up_log(line.log_level);
   name_sudden_end();
   return line.action();

@@ -1,5 +1,9 @@
 #include "tools/commands/help_format.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <memory>
 #include <sstream>
 
@@ -7,7 +11,13 @@ namespace strata::cli {
 
 namespace {
 
-constexpr std::size_t columns = 140;
+// Of the terminal, if standard output is one.
+std::size_t columns() {
+  constexpr std::size_t least = 60, most = 140;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return most;
+  return std::clamp<std::size_t>(size.ws_col, least, most);
+}
 
 void wrap_line(const std::string& line, std::size_t limit, std::ostringstream& out) {
   std::size_t width = 0;
@@ -56,7 +66,7 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
   const std::size_t column = get_column_width();
   const std::string indent(column, ' ');
   text += text.size() < column ? std::string(column - text.size(), ' ') : "\n" + indent;
-  for (const char c : wrap(description, columns - column)) {
+  for (const char c : wrap(description, columns() - column)) {
     text += c;
     if (c == '\n') text += indent;
   }
@@ -64,11 +74,11 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
 }
 
 std::string HelpFormat::make_description(const CLI::App* app) const {
-  return wrap(CLI::Formatter::make_description(app), columns);
+  return wrap(CLI::Formatter::make_description(app), columns());
 }
 
 std::string HelpFormat::make_footer(const CLI::App* app) const {
-  return wrap(CLI::Formatter::make_footer(app), columns);
+  return wrap(CLI::Formatter::make_footer(app), columns());
 }
 
 void lay_out_help(CLI::App& app) {

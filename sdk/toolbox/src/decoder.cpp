@@ -272,6 +272,18 @@ void DecoderShape::check() const {
     if (value <= 0)
       throw UserError(std::string("model ") + name +
                       " is not set: set it, choose a preset, or set model.init to a folder with a config.json");
+  constexpr std::int64_t most_layers = 100'000;
+  if (layers > most_layers)
+    throw UserError("model layers is " + text(layers) + "; at most " + text(most_layers) + " can be described");
+  // As a double, since a product of two sizes may not fit an integer.
+  const double weights = 2.0 * static_cast<double>(vocabulary) * static_cast<double>(hidden) +
+                         static_cast<double>(layers) * static_cast<double>(hidden) *
+                             (static_cast<double>(hidden) + static_cast<double>(intermediate));
+  constexpr double most_weights = 1e15;
+  if (weights > most_weights)
+    throw UserError("model hidden_size " + text(hidden) + ", intermediate_size " + text(intermediate) + ", layers " +
+                    text(layers) + " and vocabulary " + text(vocabulary) +
+                    " make more than 1e15 weights; is one of them, or the config.json, wrong?");
   if (head_size <= 0)
     throw UserError("model hidden_size " + text(hidden) + " is not divisible by heads " + text(heads));
   if (key_value_heads <= 0 || heads % key_value_heads != 0)
