@@ -3,11 +3,14 @@
 #include <strata/fakes/plugin_library.hpp>
 #include <strata/model.hpp>
 
+#include <c10/core/GradMode.h>
+
 #include <cmath>
 #include <set>
 #include <string>
 
 #include "catch.hpp"
+#include "layers_in_order.hpp"
 
 namespace {
 
@@ -174,6 +177,30 @@ TEST_CASE("initial deviations of GPT-2 shrink with the depth of the residual str
   for (const strata::ParameterInfo& info : model->describe(1, {}).parameters)
     if (info.name.ends_with("weight") && !info.name.ends_with("ln_1.weight") && !info.name.ends_with("ln_2.weight"))
       CHECK(info.initializer.deviation == Approx(info.name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(24.0) : 0.02));
+}
+
+// Both parts of the layer give 1 everywhere, before dropout: their matrices are 0, and their biases 1.
+TEST_CASE("the two parts of a layer draw their dropout apart, and the embedding drops too") {
+  const Plugin model(
+      strata::fakes::PluginLibrary(GPT_NEOX_LIBRARY),
+      {{"hidden_size", "32"}, {"layers", "1"}, {"heads", "2"}, {"vocabulary", "20"}, {"hidden_dropout", "0.5"}});
+  LayersInOrder run(*model, {4, 8, at::kFloat});
+  run.make_parameters(at::kFloat, at::kFloat);
+  const c10::NoGradGuard no_grad;
+  for (auto& [name, parameter] : run.parameters)
+    if (name.find("embed") == std::string::npos) parameter.fill_(name.ends_with("bias") ? 1.0 : 0.0);
+  strata::MicroBatch batch{at::zeros({4, 8}, at::kLong), at::zeros({4, 8}, at::kLong)};
+  batch.random_key = at::full({}, 5, at::kLong);
+  const auto share = [](const at::Tensor& values, double wanted) {
+    return at::isclose(values, at::full_like(values, wanted)).to(at::kDouble).mean().item<double>();
+  };
+  // 1024 draws of a half: a share of theirs is off by 1/64 in the mean, and by 5 of these never.
+  constexpr double far = 5.0 / 64;
+  const at::Tensor parts = run.layer(1).forward({at::zeros({32, 32})}, batch).activations[0];
+  CHECK(share(parts, 0.0) == Approx(0.25).margin(far));
+  CHECK(share(parts, 2.0) == Approx(0.5).margin(far));
+  CHECK(share(parts, 4.0) == Approx(0.25).margin(far));
+  CHECK(share(run.layer(0).forward({}, batch).activations[0], 0.0) == Approx(0.5).margin(far));
 }
 
 TEST_CASE("what is another model is refused by key and value") {

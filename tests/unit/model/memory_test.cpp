@@ -82,13 +82,14 @@ TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
           CHECK(meta.kept == cpu.kept);
           CHECK(meta.left == cpu.left);  // the gradient of the input
           if (dtype == at::kFloat) {     // in half precision the CPU's matmuls also take scratch memory
-            CHECK(static_cast<double>(meta.forward_most) ==
-                  Approx(static_cast<double>(cpu.forward_most)).epsilon(0.05));
-            CHECK(static_cast<double>(meta.backward_most) ==
-                  Approx(static_cast<double>(cpu.backward_most)).epsilon(0.1));
+            CHECK(meta.forward_most == cpu.forward_most);
+            // In backward the CPU's operators hold at most one number of each row and head more: 4640 bytes of 4800.
+            constexpr std::int64_t heads = 4, bytes = 4;
+            CHECK(cpu.backward_most - meta.backward_most >= 0);
+            CHECK(cpu.backward_most - meta.backward_most <= shape.samples * shape.positions * heads * bytes);
           }
           const strata::LayerInfo info = model->describe(static_cast<int>(layer), {3, positions, dtype});
-          CHECK(static_cast<double>(info.activation_bytes) == Approx(static_cast<double>(cpu.kept)).epsilon(0.01));
+          CHECK(info.activation_bytes == cpu.kept);
         }
       }
     }

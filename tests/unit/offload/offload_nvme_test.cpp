@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -19,8 +20,10 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "blocks.hpp"
 #include "catch.hpp"
 #include "temporary_folder.hpp"
 
@@ -137,6 +140,36 @@ TEST_CASE("what something else does to the files is an error that names the plac
   REQUIRE(ftruncate(other, 500'000) == 0);
   CHECK_THROWS_WITH(read(), Catch::Contains("shortened"));
   close(other);
+}
+
+TEST_CASE("a block of which the system moves a part goes on at the next aligned place") {
+  const Memory memory(4 * 4096);
+  const auto progress = std::make_shared<offload_nvme::Progress>();
+  const auto transfer = std::make_shared<offload_nvme::TransferState>(1, progress, std::chrono::seconds(60));
+  const offload_nvme::File file{-1, "folder"};
+  offload_nvme::Block block(transfer, file, 8192, memory.span(), /*writes=*/true, nullptr);
+  block.begin();
+  CHECK_FALSE(block.moved(2 * 4096 + 100));
+  CHECK(block.offset() == 8192 + 2 * 4096);
+  CHECK(block.bytes() == 2 * 4096);
+  CHECK(block.memory() == memory.from(2 * 4096, 0).data);
+  CHECK(block.moved(2 * 4096));
+  transfer->wait();
+}
+
+TEST_CASE("a disk that is slow and goes on is waited for") {
+  const auto progress = std::make_shared<offload_nvme::Progress>();
+  offload_nvme::TransferState transfer(1, progress, std::chrono::seconds(3));
+  std::thread disk([&] {
+    for (int i = 0; i < 18; ++i) {  // longer than the patience
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      progress->ended.fetch_add(1);  // another transfer's block
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2200));  // a pause that is shorter than it
+    transfer.block_ended("");
+  });
+  CHECK_NOTHROW(transfer.wait());
+  disk.join();
 }
 
 TEST_CASE("a folder that cannot be used is refused with what to do") {

@@ -3,7 +3,10 @@
 #include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_library.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
@@ -70,6 +73,49 @@ TEST_CASE("three steps of adafactor give torch's numbers, wherever the parameter
         CHECK(values[i].item<float>() == Approx(start.expected[static_cast<std::size_t>(i)]).epsilon(1e-6));
     }
   }
+}
+
+// torch.optim.Adafactor without weight decay, in fp64.
+static at::Tensor by_the_formula(at::Tensor p, const std::vector<at::Tensor>& gradients, double rate, double first,
+                                 double second) {
+  at::Tensor rows = at::zeros({p.size(0), 1}, at::kDouble), columns = at::zeros({1, p.size(1)}, at::kDouble);
+  const auto rms = [](const at::Tensor& x) { return std::sqrt(x.square().mean().item<double>()); };
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor g = gradients[i].to(at::kDouble);
+    const auto t = static_cast<double>(i + 1);
+    const double fresh = std::pow(t, -0.8);
+    rows = rows.lerp(g.square().mean(1, true), fresh);
+    columns = columns.lerp(g.square().mean(0, true), fresh);
+    const at::Tensor v = at::matmul(rows, columns) / rows.mean().clamp_min(first);
+    const at::Tensor u = v.clamp_min(first * first).rsqrt() * g;
+    p = p - u * (std::max(second, rms(p)) * std::min(rate, 1 / std::sqrt(t)) / std::max(1.0, rms(u)));
+  }
+  return p;
+}
+
+TEST_CASE("adafactor's rate and its mean of squares are limited as torch's are") {
+  const fakes::PluginLibrary library(ADAFACTOR_LIBRARY);
+  at::manual_seed(3);
+  const at::Tensor start = at::randn({3, 4});
+  // Of mean squares of about 1/16, below the larger limit of the mean, and with factors above its square.
+  const std::vector<at::Tensor> gradients{at::randn({3, 4}) / 4, at::randn({3, 4}) / 4, at::randn({3, 4}) / 4};
+  for (const double rate : {0.05, 0.8})  // the second is above 1 / sqrt(t) from the second update on
+    for (const char* const first : {"0.001", "0.1"}) {
+      const fakes::LoadedPlugin<Optimizer> plugin(
+          library, fakes::OptionTexts{{"weight_decay", "0"}, {"eps", "[" + std::string(first) + ", 0.001]"}});
+      Piece piece;
+      piece.info = {"weight", {3, 4}, 0, 12};
+      piece.master = start.flatten().clone();
+      for (const StateTensor& state : plugin->state(piece.info))
+        piece.state.push_back(at::zeros({state.elements(piece.info)}));
+      for (int t = 0; t < 3; ++t) {
+        piece.gradient = gradients[static_cast<std::size_t>(t)].flatten();
+        fakes::update(*plugin, piece, {rate, t, at::full({}, 1.0), at::full({}, 1.0)});
+      }
+      const at::Tensor wanted = by_the_formula(start.to(at::kDouble), gradients, rate, std::stod(first), 0.001);
+      CAPTURE(rate, first, (piece.master - wanted.flatten()).abs().max().item<double>());
+      CHECK(at::allclose(piece.master.to(at::kDouble), wanted.flatten(), 1e-5, 1e-6));
+    }
 }
 
 TEST_CASE("adafactor keeps rows and columns of a matrix and refuses bad options") {

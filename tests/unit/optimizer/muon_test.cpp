@@ -172,20 +172,24 @@ TEST_CASE("a piece of two of three matrices is updated as the whole is") {
 
 TEST_CASE("what is no matrix of a hidden layer is updated by adamw, at its own rate") {
   const fakes::PluginLibrary library(MUON_LIBRARY), adamw_library(ADAMW_LIBRARY);
-  const fakes::LoadedPlugin<Optimizer> plugin(library, {{"adamw_rate", "0.25"}, {"adamw_betas", "[0.8, 0.9]"}});
-  const fakes::LoadedPlugin<Optimizer> adamw(adamw_library, {{"betas", "[0.8, 0.9]"}, {"weight_decay", "0.1"}});
-  for (const PieceInfo& info : {info_of("embedding", {10, 6}, false), info_of("norm", {7}, true)}) {
-    CHECK(plugin->unit(info) == 1);
-    Piece found = piece_of(*plugin, info), expected = found;
-    expected.master = found.master.clone();
-    for (at::Tensor& state : expected.state) state = state.clone();
-    for (int t = 0; t < 3; ++t) {
-      fakes::update(*plugin, found, step_scalars(t, 0.02));
-      fakes::update(*adamw, expected, step_scalars(t, 0.005));
+  const fakes::OptionTexts options{{"adamw_rate", "0.25"}, {"adamw_betas", "[0.8, 0.9]"}, {"adamw_epsilon", "0.1"}};
+  const fakes::OptionTexts of_adamw{{"betas", "[0.8, 0.9]"}, {"weight_decay", "0.1"}, {"epsilon", "0.1"}};
+  const fakes::LoadedPlugin<Optimizer> plugin(library, options), adamw(adamw_library, of_adamw);
+  for (const PieceInfo& info : {info_of("embedding", {10, 6}, false), info_of("norm", {7}, true)})
+    for (const double of_a_rule : {1.0, 0.5}) {
+      CAPTURE(info.parameter, of_a_rule);
+      CHECK(plugin->unit(info) == 1);
+      Piece found = piece_of(*plugin, info), expected = found;
+      expected.master = found.master.clone();
+      for (at::Tensor& state : expected.state) state = state.clone();
+      found.learning_rate_factor = of_a_rule;
+      for (int t = 0; t < 3; ++t) {
+        fakes::update(*plugin, found, step_scalars(t, 0.02));
+        fakes::update(*adamw, expected, step_scalars(t, 0.005 * of_a_rule));
+      }
+      CHECK(at::equal(found.master, expected.master));
+      CHECK(found.learning_rate_factor == of_a_rule);
     }
-    CHECK(at::equal(found.master, expected.master));
-    CHECK(found.learning_rate_factor == 1.0);
-  }
 }
 
 TEST_CASE("the matrices can be named, and bad options are refused") {

@@ -10,6 +10,8 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "catch.hpp"
@@ -200,6 +202,57 @@ at::Tensor start_of(const Case& given) {
 }
 
 }  // namespace
+
+TEST_CASE("a scheduled momentum is the first of betas in every place of the formula") {
+  for (const Case& given : cases()) {
+    const fakes::PluginLibrary library(given.library);
+    fakes::OptionTexts changed = given.options;
+    const auto betas = std::ranges::find(changed, "betas", [](const auto& option) { return option.first; });
+    if (betas == changed.end() || betas->second != "[0.8, 0.95]") continue;
+    betas->second = "[0.7, 0.95]";
+    const fakes::LoadedPlugin<Optimizer> plugin(library, given.options), of_option(library, changed);
+    if (!plugin->takes_momentum()) continue;
+    const auto trained = [&](Optimizer& optimizer, std::optional<double> momentum) {
+      Piece piece;
+      piece.info = {given.parameter, given.shape, 0, 372};
+      piece.info.stacked = given.stacked;
+      piece.master = start_of(given);
+      for (const StateTensor& state : optimizer.state(piece.info))
+        piece.state.push_back(at::zeros({state.whole > 0 ? state.whole : 372}, state.dtype));
+      at::manual_seed(2);
+      for (int t = 0; t < 3; ++t) {
+        piece.gradient = at::randn({372});
+        fakes::update(optimizer, piece, {rate, t, at::full({}, 1.0), at::full({}, 1.0), momentum});
+      }
+      return piece.master;
+    };
+    CAPTURE(given.title);
+    CHECK(at::equal(trained(*plugin, 0.7), trained(*of_option, {})));
+  }
+}
+
+TEST_CASE("a skipped update changes no bit of a parameter or its state") {
+  for (const Case& given : cases()) {
+    const fakes::PluginLibrary library(given.library);
+    const fakes::LoadedPlugin<Optimizer> plugin(library, given.options);
+    Piece piece;
+    piece.info = {given.parameter, given.shape, 0, 372};
+    piece.info.stacked = given.stacked;
+    piece.master = start_of(given);
+    for (const StateTensor& state : plugin->state(piece.info))
+      piece.state.push_back(at::zeros({state.whole > 0 ? state.whole : 372}, state.dtype));
+    piece.gradient = at::randn({372});
+    fakes::update(*plugin, piece, {rate, 0, at::full({}, 1.0), at::full({}, 1.0)});
+    const at::Tensor before = piece.master.clone();
+    std::vector<at::Tensor> states;
+    for (const at::Tensor& state : piece.state) states.push_back(state.clone());
+    piece.gradient = at::full({372}, std::numeric_limits<float>::infinity());
+    fakes::update(*plugin, piece, {rate, 1, at::full({}, 1.0), at::full({}, 0.0)});
+    CAPTURE(given.title);
+    CHECK(at::equal(piece.master, before));
+    for (std::size_t i = 0; i < states.size(); ++i) CHECK(at::equal(piece.state[i], states[i]));
+  }
+}
 
 TEST_CASE("twenty updates follow the formula, wherever the parameter is cut and whichever way it is computed") {
   for (const Case& given : cases()) {

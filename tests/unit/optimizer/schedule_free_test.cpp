@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "catch.hpp"
@@ -149,6 +150,36 @@ TEST_CASE("a parameter of bf16 is y rounded; a master of bf16 follows the fp32 o
   const double apart = (narrow.master.to(at::kFloat) - wide.master).norm().item<double>() / std::sqrt(elements);
   CAPTURE(apart);
   CHECK((apart > 0x1p-10 && apart < 0x1p-8 * std::sqrt(updates)));
+}
+
+TEST_CASE("a skipped update changes no bit of what schedule_free keeps") {
+  const Settings s = tried().front();
+  const fakes::PluginLibrary library(SCHEDULE_FREE_LIBRARY);
+  for (const bool strided : {false, true}) {
+    const fakes::LoadedPlugin<Optimizer> plugin(library, s.options());
+    Piece piece;
+    piece.info = {"weight", {12, 31}, 0, elements};
+    piece.master = start();
+    piece.parameter = at::empty({elements});
+    piece.state = {at::zeros({elements}), at::zeros({elements}), at::zeros({2}, at::kDouble)};
+    const auto update = [&](int k, const at::Tensor& gradient, double apply) {
+      piece.gradient = strided ? at::stack({gradient, gradient}, 1).select(1, 0) : gradient;
+      fakes::update(*plugin, piece, {0.01, k, at::full({}, 1.0), at::full({}, apply)});
+    };
+    update(0, gradient_of(0), 1.0);
+    const auto kept = [&] {
+      std::vector<at::Tensor> all{piece.master.clone(), piece.parameter.clone()};
+      for (const at::Tensor& state : piece.state) all.push_back(state.clone());
+      return all;
+    };
+    const std::vector<at::Tensor> before = kept();
+    update(1, at::full({elements}, std::numeric_limits<float>::infinity()), 0.0);
+    const std::vector<at::Tensor> after = kept();
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      CAPTURE(strided, i);
+      CHECK(at::equal(after[i], before[i]));
+    }
+  }
 }
 
 TEST_CASE("updates at a rate of 0 take nothing into the average") {

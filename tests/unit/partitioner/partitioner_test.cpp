@@ -224,3 +224,22 @@ TEST_CASE("what is under way or held at the end is waited for and given back") {
     CHECK(left_under_way == 0);
   }
 }
+
+TEST_CASE("published values are waited for at once where nothing may overlap, and elsewhere before their use") {
+  for (const std::string plugin : {"zero1", "zero2", "hybrid"})
+    for (const bool overlaps : {false, true}) {
+      Variant variant{plugin, {{"overlap_comm", overlaps ? "true" : "false"}}};
+      if (plugin == "hybrid") variant.options.insert(variant.options.end(), {{"shard_size", "2"}, {"stage", "1"}});
+      std::atomic<int> under_way{0};
+      const fakes::PluginLibrary& library = library_of(variant);
+      const fakes::PartitionGroups groups(library, variant.options, 2, fakes::Movement::AtWait);
+      fakes::on_ranks(2, [&](CheckedGroup& world) {
+        fakes::PartitionRank rank(library, variant.options, groups, world.rank(), fakes::odd_flat_parameters());
+        publish_values(rank, 1.0);
+        under_way += groups.under_way(world.rank());
+        rank.shutdown();
+      });
+      CAPTURE(describe(variant));
+      CHECK((under_way > 0) == overlaps);
+    }
+}

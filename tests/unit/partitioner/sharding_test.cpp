@@ -225,6 +225,8 @@ TEST_CASE("buckets and the time of reduction decide the number of collectives, n
   CHECK(calls(small, Collective::ReduceScatter) == 9);
   CHECK(calls(small, Collective::AllGather) == 9);
   CHECK(calls(with(zero1, "allgather_bucket_size", std::to_string(3 * 8 * 64 + 5)), Collective::AllGather) == 9);
+  const Variant hybrid{"hybrid", {{"shard_size", "4"}, {"stage", "1"}, {"allgather_bucket_size", "1541"}}};
+  CHECK(calls(hybrid, Collective::AllGather) == 9);
   CHECK(over_ddp(small, 4, 1) == 1.0);
   // What persists is gathered once a step and not for its use.
   CHECK(calls(with(zero3, "persistence_threshold", std::to_string(3 * 8 * 64)), Collective::AllGather) == 3 * 8 + 1);

@@ -121,6 +121,16 @@ TEST_CASE("fp16: a run resumed before any step goes on as if it had never stoppe
   }
 }
 
+TEST_CASE("fp16: a run resumed with a smaller hysteresis has no more overflows left than that") {
+  Policy before(library(), with(trace_options, "hysteresis", "3"));
+  SavedState saved;
+  before->save(saved);
+  Policy after(library(), with(trace_options, "hysteresis", "1"));
+  after->load(saved, after->state_version());
+  judge(after, 0, overflowed);
+  CHECK(after->loss_scale() == 8);
+}
+
 TEST_CASE("fp16: with consecutive_hysteresis a finite step refills the counter") {
   Policy policy(library(), {{"consecutive_hysteresis", "true"}});
   check_trace(policy, {{overflowed, 65536, 1},
