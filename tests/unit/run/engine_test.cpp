@@ -151,6 +151,9 @@ TEST_CASE("checkpoints are refused where they cannot be") {
   CHECK(!saving.resume());
   saving.train_batch(random_batches(1));
   const std::string folder = saving.save_checkpoint();
+  const auto written = std::filesystem::last_write_time(std::filesystem::path(folder) / "checkpoint.json");
+  CHECK(saving.save_checkpoint() == folder);
+  CHECK(std::filesystem::last_write_time(std::filesystem::path(folder) / "checkpoint.json") == written);  // kept
   CHECK_THAT(refusal([&] { saving.resume(); }), Contains("before its first step"));
   CHECK(engine.resume(folder));  // saved with the program's own batches
   check_equal(engine.train_batch(random_batches(9)), saving.train_batch(random_batches(9)));

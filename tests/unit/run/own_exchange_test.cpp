@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <map>
 
 #include "dry_run/dry_run.hpp"
@@ -22,6 +23,7 @@ struct Trained {
   std::map<std::string, at::Tensor> values;  // the master weights and state of each parameter, whole
   std::map<int, Ledger> ledgers;             // by rank; of the steps after the first
   std::string checkpoint;
+  double squares = 0.0;  // of all elements of all ranks' own gradients of the last step
 };
 
 std::vector<std::string> settings_of(const Config& config, const std::vector<std::string>& more,
@@ -74,6 +76,8 @@ Trained trained(const Config& config, int ranks, const std::vector<std::string>&
         result.applied = mine.applied;
         result.checkpoint = saved;
         result.ledgers[rank.engine.rank()] = stage.store->ledger();
+        for (const auto& [parameter, gradient] : stage.own_gradients)
+          result.squares += gradient.lent.tensor().to(at::kDouble).square().sum().item<double>();
         for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
           const auto add = [&](const std::string& name, const BufferRange& range) {
             at::Tensor& values = result.values[entry.piece.info.parameter + " " + name];
@@ -135,6 +139,26 @@ TEST_CASE("ranks that share an optimizer's state and send signs come to the bits
   const std::string half = trained(config, ranks, settings(shared), 4, "", config / "half").checkpoint;
   for (const std::vector<std::string>& partitioner : {whole, shared})
     check_values(trained(config, ranks, settings(partitioner), 6, half), reference);
+}
+
+TEST_CASE("the norm of gradients that ranks keep counts each of them once") {
+  const Config config;
+  constexpr int last = 3;  // the first update after the warm-up
+  const auto norm_of = [&](int ranks, const std::vector<std::string>& more,
+                           const std::vector<std::string>& partitioner) {
+    return trained(config, ranks, settings_of(config, more, partitioner), last);
+  };
+  const Trained two = norm_of(2, {}, whole);
+  CHECK(two.norms.back() == Approx(std::sqrt(two.squares)).epsilon(1e-6));
+  CHECK(norm_of(2, {}, shared).norms.back() == Approx(two.norms.back()).epsilon(1e-6));
+  // Tensor-parallel ranks have equal gradients of what is not cut, and two stages have equal ones of a tied embedding.
+  for (const std::vector<std::string>& cut :
+       std::vector<std::vector<std::string>>{{"parallel.tensor=2"},
+                                             {"parallel.tensor=2", "parallel.sequence=true"},
+                                             {"parallel.pipeline=2", "scheduler.plugin=1f1b"}}) {
+    CAPTURE(cut);
+    CHECK(norm_of(4, cut, whole).norms.back() == Approx(two.norms.back()).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("an update that is skipped changes nothing of what ranks that share the state send") {
