@@ -167,7 +167,7 @@ struct LocalConfig {
   KEY(integer, every, "checkpoint.every", "0", "min=0", "steps", Affects::Nothing,                            \
       "steps between checkpoints; one more is saved at the end or when the run is stopped; 0: only that one") \
   KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,                        \
-      "checkpoints to keep, the newest; 0: all")
+      "checkpoints to keep, the newest finite ones; 0: all")
 
 struct CheckpointConfig {
   STRATA_CHECKPOINT_KEYS(STRATA_KEY_MEMBER)
