@@ -38,7 +38,11 @@ RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config:
       place_(config.learning_rate.place),
       steps_(config.train.steps),
       run_{config.learning_rate.base, std::max<std::int64_t>(steps_ - config.learning_rate.warmup, 0),
-           config.learning_rate.warmup} {}
+           config.learning_rate.warmup} {
+  const auto& rules = config.parameters;
+  base_is_compared_ = std::any_of(rules.begin(), rules.end(),
+                                  [](const config::ParameterRule& rule) { return rule.learning_rate_factor; });
+}
 
 // `ask` is given the schedule's update.
 template <typename Ask>
@@ -82,6 +86,24 @@ void RunLearningRate::check() const {
   for (const std::int64_t update : {std::int64_t{0}, steps_ - 1}) {
     rate(update);
     momentum(update);
+  }
+  if (run_.base_rate && !base_is_compared_ && has_own_rates())
+    throw UserError(place_, "learning_rate.base has no effect: " + plugin_.name +
+                                " takes its rates from options of its own; leave learning_rate.base out");
+}
+
+bool RunLearningRate::has_own_rates() const {
+  RunLearningRate other = *this;
+  other.run_.base_rate.reset();
+  try {
+    std::vector<std::int64_t> updates = phase_starts();
+    constexpr std::int64_t samples = 64;
+    for (std::int64_t sample = 0; sample < samples; ++sample) updates.push_back(steps_ / samples * sample);
+    return std::all_of(updates.begin(), updates.end(), [&](std::int64_t update) {
+      return other.rate(update) == rate(update) && other.momentum(update) == momentum(update);
+    });
+  } catch (const UserError&) {  // base() refuses
+    return false;
   }
 }
 

@@ -29,7 +29,7 @@ class RunLearningRate {
   // The updates of the run where the formula changes, ascending, 0, the warm-up's last and the run's last among them.
   std::vector<std::int64_t> phase_starts() const;
 
-  // Throws UserError where the plugin refuses this run.
+  // Throws UserError where the plugin refuses this run, and where learning_rate.base is given and not used.
   void check() const;
   // Throws UserError where the schedule gives a momentum and the optimizer takes none.
   void check_momentum(const NamedPlugin<Optimizer>& optimizer) const;
@@ -41,6 +41,8 @@ class RunLearningRate {
  private:
   template <typename Ask>
   auto ask(const char* function, std::int64_t update, Ask&& ask) const;
+  // Whether the rates are the same without a base.
+  bool has_own_rates() const;
 
   std::shared_ptr<PluginContext> context_;  // null where the plugin is the run's
   std::shared_ptr<LearningRate> made_;
@@ -48,6 +50,7 @@ class RunLearningRate {
   Place place_;
   std::int64_t steps_;
   TrainingRun run_;
+  bool base_is_compared_ = false;  // rules of parameters have rates of their own, which are kept as parts of it
 };
 
 }  // namespace strata::runtime

@@ -27,6 +27,10 @@ void DeepSpeedTranslation::leave_out(const std::string& target, const std::strin
 
 void DeepSpeedTranslation::leave_out_idle() {
   const auto is_zero = [&](const std::string& target) { return std::strtod(value_of(target).c_str(), nullptr) == 0.0; };
+  const std::string schedule = value_of("learning_rate.plugin");
+  if (schedule == "lr_range_test" || !value_of("learning_rate." + schedule + ".cycle_max_lr").empty() ||
+      !value_of("learning_rate." + schedule + ".warmup_max_lr").empty())
+    leave_out("learning_rate.base", "the scheduler has rates of its own");
   const std::string cycle = "learning_rate.one_cycle.", scale = "precision.fp16.", sgd = "optimizer.sgd.";
   if (value_of(cycle + "cycle_momentum") != "true")
     for (const char* const option : {"cycle_min_mom", "cycle_max_mom", "decay_mom_rate"})

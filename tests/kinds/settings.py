@@ -138,6 +138,8 @@ SEEN_WITH = {
     "learning_rate/": ["train.steps=8"],
     "learning_rate/one_cycle.": ["train.steps=10", "learning_rate.one_cycle.cycle_first_step_size=3", "learning_rate.one_cycle.cycle_min_lr=0.001"],
     "learning_rate/one_cycle.cycle_first_step_size": ["train.steps=8"],
+    "learning_rate/one_cycle.cycle_max_lr": ["train.steps=8", "learning_rate.base=auto", "learning_rate.one_cycle.cycle_max_lr=0.01"],
+    "learning_rate/lr_range_test.": ["train.steps=8", "learning_rate.base=auto"],
     "learning_rate/warmup_": ["train.steps=8"],
     "learning_rate/wsd.": ["train.steps=8", "learning_rate.wsd.decay_steps=4"],
     "learning_rate/wsd.decay_steps": ["train.steps=8"],
@@ -166,6 +168,8 @@ for _precision in ("fp32", "bf16", "fp16", "fp8", "mxfp8"):
 for _warmup in ("lr", "decay_lr", "cosine_lr"):
     SEEN_WITH[f"learning_rate/warmup_{_warmup}."] = ["train.steps=8", f"learning_rate.warmup_{_warmup}.warmup_num_steps=4"]
     SEEN_WITH[f"learning_rate/warmup_{_warmup}.warmup_num_steps"] = ["train.steps=8"]
+    if _warmup != "cosine_lr":
+        SEEN_WITH[f"learning_rate/warmup_{_warmup}.warmup_max_lr"] = ["train.steps=8", "learning_rate.base=auto", f"learning_rate.warmup_{_warmup}.warmup_max_lr=0.01"]
 
 # Values that do something, where the one beside the default does not, or is of no type that other_values() knows.
 VALUES = {

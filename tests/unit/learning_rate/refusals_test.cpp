@@ -2,7 +2,9 @@
 #include <strata/error.hpp>
 #include <strata/optimizer.hpp>
 
+#include <filesystem>
 #include <limits>
+#include <vector>
 
 #include "catch.hpp"
 #include "error_of.hpp"
@@ -42,6 +44,42 @@ TEST_CASE("a schedule without the base that it needs is refused where the config
   CHECK_THAT(refusal("warmup_lr", {}, {100, 0, {}}), Contains("learning_rate.base must be given"));
 }
 
+TEST_CASE("a base changes the rates of every schedule, or is refused") {
+  const std::string begin = "libstrata_learning_rate_";
+  int schedules = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(PLUGIN_FOLDER)) {
+    const std::string file = entry.path().stem().string();
+    if (!file.starts_with(begin)) continue;
+    const std::string name = file.substr(begin.size());
+    std::vector<fakes::OptionTexts> options{{}};
+    for (const std::string option : {"cycle_max_lr", "warmup_max_lr"})  // those that replace the base
+      if (!fakes::PluginLibrary(entry.path().string()).values({}).contains(option)) continue;
+      else options.push_back({{option, "0.02"}});
+    for (const fakes::OptionTexts& own : options) {
+      const std::string said = refusal(name, own, {100, 0, 1e-3});
+      CAPTURE(name, own.size(), said);
+      if (said.empty()) {
+        const auto one = learning_rate_of(name, own, {100, 0, 1e-3}), other = learning_rate_of(name, own, {100, 0, 2e-3});
+        bool acts = false;
+        for (int update = 0; update < 100; ++update) acts = acts || one.rate(update) != other.rate(update);
+        CHECK(acts);
+      } else {
+        CHECK_THAT(said, Contains("c.yaml:4") && Contains("learning_rate.base has no effect: learning_rate/" + name));
+        CHECK(refusal(name, own, {100, 0, {}}) == "");
+      }
+    }
+    ++schedules;
+  }
+  CHECK(schedules >= 9);
+  CHECK_THAT(refusal("one_cycle", {{"cycle_max_lr", "0.02"}}), Contains("learning_rate.base has no effect"));
+}
+
+TEST_CASE("a base beside rules with rates of their own is what these are compared with") {
+  config::RunConfig config = config_of("warmup_lr", {{"warmup_max_lr", "0.02"}}, {});
+  config.parameters.push_back({.learning_rate_factor = 2.0});
+  runtime::RunLearningRate(config, *plugin_host::open_registry("")).check();
+}
+
 TEST_CASE("what a schedule cannot do is refused with the value and the rule") {
   CHECK_THAT(refusal("wsd", {{"decay_steps", "91"}}, {100, 10}),
              Contains("c.yaml:4") && Contains("decay_steps is 91") && Contains("leaves 90"));
@@ -74,7 +112,7 @@ TEST_CASE("a momentum for an optimizer that takes none is refused with both name
 }
 
 TEST_CASE("a rate or a momentum that cannot be is the plugin's fault") {
-  const config::RunConfig config = config_of("constant", {}, {});
+  const config::RunConfig config = config_of("constant", {}, {100, 0, {}});
   const auto fault = [&](double rate, std::optional<double> momentum) {
     Odd odd(rate, momentum);
     return error_of<Bug>([&] { runtime::RunLearningRate({&odd, "learning_rate/odd"}, config).check(); });
