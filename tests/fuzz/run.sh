@@ -33,7 +33,7 @@ sources_of() {
     plugin_file) echo "$core/plugin_host/elf_section.cpp" ;;
     json_lines) echo "$text $root/sdk/data/jsonl.cpp" ;;
     tokenizer) echo "$text $root/sdk/tokenizer/*.cpp" ;;
-    trace) echo "$text $root/sdk/schedule/trace_file.cpp" ;;
+    trace) echo "$text $root/sdk/schedule/trace_file.cpp $core/tools/train/run_summary.cpp" ;;
     safetensors) echo "$text $core/checkpoint/safetensors.cpp" ;;
     checkpoint) echo "$text $core/checkpoint/training_checkpoint.cpp $core/checkpoint/checksum.cpp" ;;
     *) echo "unknown target $1" >&2; exit 2 ;;
