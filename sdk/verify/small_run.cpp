@@ -335,9 +335,10 @@ Run plain_run_for_step(const CheckedRun& small, Run plain, std::size_t step) {
     return plain;
   }
   // The rate of the first update, then 0.
-  for (const char* setting : {"learning_rate.base=auto", "learning_rate.plugin=one_cycle", "learning_rate.one_cycle.cycle_max_lr=0",
-                              "learning_rate.one_cycle.cycle_first_step_size=1",
-                              "learning_rate.one_cycle.cycle_second_step_size=1000000000000"})
+  for (const char* setting :
+       {"learning_rate.base=auto", "learning_rate.plugin=one_cycle", "learning_rate.one_cycle.cycle_max_lr=0",
+        "learning_rate.one_cycle.cycle_first_step_size=1",
+        "learning_rate.one_cycle.cycle_second_step_size=1000000000000"})
     plain.settings.emplace_back(setting);
   plain.settings.push_back("learning_rate.one_cycle.cycle_min_lr=" + std::string(learning_rate));
   return plain;
