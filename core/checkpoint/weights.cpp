@@ -68,6 +68,10 @@ const std::string& SavedWeights::model_config() const {
   return folder_ ? folder_->config_text() : checkpoint_->model_config;
 }
 
+ModelSource SavedWeights::as_source() const {
+  return {model_config(), [this](const Model& model, const std::vector<LayerInfo>& layers) { reader(model, layers); }};
+}
+
 std::uint64_t SavedWeights::content() const {
   return folder_ ? checkpoint::content_of(*folder_) : checkpoint::content_of(*checkpoint_);
 }

@@ -27,6 +27,8 @@ class SavedWeights {
   // The config.json that the model's sizes come from; empty when they come from the config.
   const std::string& model_config() const;
   const std::string& path() const { return path_; }  // of the folder that holds them
+  // For a session. The check throws UserError where these are another model's; this must outlive it.
+  ModelSource as_source() const;
   // See checkpoint/content.hpp. Blocks. Throws EnvironmentError.
   std::uint64_t content() const;
   // Verifies a checkpoint's files, each rank a share of them. Throws checkpoint::DamagedCheckpoint. [collective]

@@ -35,7 +35,7 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
                            ? std::nullopt
                            : std::optional(open_data(config_, config_.validation.data, plugins_.validation))),
       groups_(connected(make_groups, *resolved.registry)),
-      session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->model_config() : "",
+      session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->as_source() : ModelSource(),
                /*dry_run=*/false, files_.purpose),
       saver_(config_, session_, plugins_, *files_.checkpoints,
              {files_.weights ? files_.weights->model_config() : "", data_of_run()}) {

@@ -30,7 +30,7 @@ std::int64_t unit_in_part(const ParameterCut& cut, std::int64_t unit, bool of_pa
 }  // namespace
 
 Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
-                 const std::string& model_config, bool dry_run, Purpose purpose, std::vector<LayerTime> measured)
+                 const ModelSource& source, bool dry_run, Purpose purpose, std::vector<LayerTime> measured)
     : plugins_(plugins),
       measured_(std::move(measured)),
       learning_rate_(plugins.learning_rate, config),
@@ -65,11 +65,11 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
   plugin_call(stage_.model_name, "configure()", rank, [&] {
-    if (!model_config.empty()) plugins.model->configure(model_config);
+    if (!source.config.empty()) plugins.model->configure(source.config);
     if (config.model.seq_len <= plugins.model->maximum_sequence_length()) return;
     throw UserError("model.seq_len is " + std::to_string(config.model.seq_len) + "; this model takes at most " +
                     std::to_string(plugins.model->maximum_sequence_length()) + " tokens" +
-                    (model_config.empty() ? "" : ", by max_position_embeddings or n_positions of its config.json"));
+                    (source.config.empty() ? "" : ", by max_position_embeddings or n_positions of its config.json"));
   });
   stage_.groups = &groups;
   stage_.world = groups_.emplace("world", groups.make(world_request(mesh_))).first->second.get();
@@ -79,6 +79,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   linear_ = std::make_unique<Linear>(*plugins.precision, plugins.precision.name, rank, batch_, stage_.tensor);
   stage_.linear = linear_.get();
   place_layers(config, *plugins.scheduler);
+  if (source.check_layers) source.check_layers(*plugins.model, stage_.model_layers);
   connect_groups(groups);
   connect_stages(*stage_.pipeline, plan_.placement, stage_.store->device());
   groups_.at("pipeline")->reset_traffic();  // which is of steps

@@ -30,16 +30,22 @@ using ValueSource = std::function<void(const ParameterInfo& parameter, std::int6
 // only evaluate() works.
 enum class Purpose { Training, Evaluation };
 
+// Where a model's sizes and weights come from, where it is not from the config alone.
+struct ModelSource {
+  std::string config = {};  // the text of a Hugging Face config.json; empty: the config has the sizes
+  // Refuses a model whose weights are not there, before memory is taken for it. [collective]
+  std::function<void(const Model& model, const std::vector<LayerInfo>& layers)> check_layers = {};
+};
+
 // One rank of a run: its layers, their state, and the program of its step. In a dry run all tensors are on meta and the
 // groups only count, so the same code predicts what a real run holds and sends.
 class Session {
  public:
   // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill().
-  // `model_config` is the text of a Hugging Face config.json that the model's sizes come from, or empty. `measured`:
-  // the layers' times, where somebody measured them; else a run whose config cuts by time does, and a dry run counts
-  // operations.
+  // `measured`: the layers' times, where somebody measured them; else a run whose config cuts by time does, and a dry
+  // run counts operations.
   Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
-          const std::string& model_config, bool dry_run, Purpose purpose = Purpose::Training,
+          const ModelSource& source, bool dry_run, Purpose purpose = Purpose::Training,
           std::vector<LayerTime> measured = {});
   ~Session();
   Session(const Session&) = delete;

@@ -40,7 +40,8 @@ Rehearsal::Rehearsal(const config::RunConfig& config, plugin_host::PluginRegistr
                      const MakeGroups& make_groups)
     : plugins_(config, registry, place.rank, place.world_size > 1),
       groups_(make_groups(config, registry, plugins_)),
-      session_(std::make_unique<Session>(config, plugins_, *groups_, place, model_config(config), /*dry_run=*/false)) {
+      session_(std::make_unique<Session>(config, plugins_, *groups_, place, ModelSource{model_config(config)},
+                                         /*dry_run=*/false)) {
   // Zeros compute in the time of other values; on some devices they take less power, and so less time.
   if (session_->store().device().is_cpu())
     session_->publish();

@@ -42,8 +42,8 @@ struct DryRank {
           const std::string& model_config, Purpose purpose, std::vector<LayerTime> measured = {})
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
-        session(config, plugins, groups, {rank, config_ranks(config), 0}, model_config, /*dry_run=*/true, purpose,
-                std::move(measured)) {}
+        session(config, plugins, groups, {rank, config_ranks(config), 0}, ModelSource{model_config}, /*dry_run=*/true,
+                purpose, std::move(measured)) {}
 
   PluginSet plugins;
   CountingGroups groups;

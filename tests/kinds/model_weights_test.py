@@ -2,6 +2,7 @@
 two names must have one value; spellings of files are those that transformers takes. Members: the tensors of each model's folder."""
 import json
 import os
+import resource
 import struct
 
 import pytest
@@ -43,6 +44,21 @@ def test_commands_refuse_them(folders, engine, strata, tokens, command):
     config = engine.write_config("bad.json", {**folders.config("gpt_neox", init=bad), "validation": {"path": str(tokens), "samples": 2}})
     done = run([strata, command[0], config, "--quiet" if command[0] != "sample" else "--oversubscribe", *command[1:]], env=engine.environment)
     check_refused(done, "model.safetensors", "gpt_neox.final_layer_norm.weight", "nan at element 3")
+
+
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt_neox", marks=pytest.mark.full)])
+def test_a_model_that_is_not_the_files_is_refused_before_memory_is_taken(folders, engine, strata, name):
+    """A config.json without sizes has those of its owner's defaults, which are billions of parameters for llama."""
+    with open(os.path.join(folders.base(name), "config.json")) as file:
+        sizes = {"hidden_size": 8192, "num_hidden_layers": 64, "num_attention_heads": 64, "intermediate_size": 32768} if name == "gpt_neox" else {}
+        kept = {"model_type": json.load(file)["model_type"], **sizes}
+    large = folders.variant(name)
+    with open(os.path.join(large, "config.json"), "w") as file:
+        json.dump(kept, file)
+    config = engine.write_config("large.json", folders.config(name, init=large))
+    limited = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    done = run([strata, "train", config, "--quiet"], env=engine.environment, preexec_fn=limited)
+    check_refused(done, "does the model's config agree with the folder's config.json?")
 
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
