@@ -44,8 +44,12 @@ std::string difference(int rank, const std::vector<Fact>& facts, int other_rank,
   const auto [mine, theirs] = std::ranges::mismatch(facts, others, equal);
   if (mine == facts.end() && theirs == others.end()) return "";
   const auto index = static_cast<std::size_t>(mine - facts.begin());
-  return "rank " + std::to_string(rank) + " has " + shown(facts, index) + ", rank " + std::to_string(other_rank) +
-         " has " + shown(others, index);
+  return contrast(rank, shown(facts, index), other_rank, shown(others, index));
+}
+
+std::string contrast(int rank, const std::string& value, int other_rank, const std::string& other) {
+  if (other_rank < rank) return contrast(other_rank, other, rank, value);
+  return "rank " + std::to_string(rank) + " has " + value + ", rank " + std::to_string(other_rank) + " has " + other;
 }
 
 }  // namespace strata::runtime

@@ -16,6 +16,9 @@ struct Fact {
 std::string written(const std::vector<Fact>& facts);
 std::vector<Fact> read_facts(const std::string& text);
 
+// "rank 0 has A, rank 1 has B", the lower rank first, so that both say the same.
+std::string contrast(int rank, const std::string& value, int other_rank, const std::string& other);
+
 // The first fact in which two ranks differ: "rank 0 has data.path /a/train.bin (20000 tokens, ...), rank 1 has ...".
 // Empty if there is none.
 std::string difference(int rank, const std::vector<Fact>& facts, int other_rank, const std::vector<Fact>& others);

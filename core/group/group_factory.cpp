@@ -253,7 +253,7 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
                                                                                   : settings_.interface_address,
                          .local_rank = settings_.local_rank};
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->store());
-  const auto connect = [&] {
+  const auto connected = [&] {
     try {
       return settings_.communicator->connect(store, setup);
     } catch (const EnvironmentError&) {
@@ -261,7 +261,7 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
       throw;
     }
   };
-  const c10::intrusive_ptr<c10d::Backend> backend = connect();
+  const c10::intrusive_ptr<c10d::Backend> backend = connected();
   closes_.push_back([weak = c10::weak_intrusive_ptr<c10d::Backend>(backend)] {
     if (const auto still = weak.lock()) close(*still);
   });

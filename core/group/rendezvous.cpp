@@ -8,6 +8,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "group/fact.hpp"
 #include "group/store_client.hpp"
 
 namespace strata::runtime {
@@ -83,8 +84,7 @@ void Rendezvous::compare(const std::string& what, const std::string& others, int
 void Rendezvous::agree(const std::string& what, const std::string& text, const std::string& remedy) {
   agree(what, text, remedy, [&](int other_rank, const std::string& other) {
     if (other == text) return std::string();
-    return "rank " + std::to_string(rank_) + " has " + first_different_part(text, other) + ", rank " +
-           std::to_string(other_rank) + " has " + first_different_part(other, text);
+    return contrast(rank_, first_different_part(text, other), other_rank, first_different_part(other, text));
   });
 }
 

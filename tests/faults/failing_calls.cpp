@@ -117,10 +117,10 @@
 
 // Those with a wrapper of their own below: an optional argument, an error that is returned, or small blocks left out.
 // Of fcntl only the lock of an open file (F_OFD_SETLK) counts.
-#define OTHER_CALLS(CALL)                                                                                    \
-  CALL(open)                                                                                                 \
-  CALL(open64) CALL(openat) CALL(fcntl) CALL(fcntl64) CALL(pthread_create) CALL(malloc) CALL(posix_memalign) \
-      CALL(execve)
+#define OTHER_CALLS(CALL) \
+  CALL(open)              \
+  CALL(open64)            \
+  CALL(openat) CALL(fcntl) CALL(fcntl64) CALL(pthread_create) CALL(malloc) CALL(posix_memalign) CALL(execve)
 
 namespace {
 

@@ -338,7 +338,6 @@ PARSES = {
 # Sources that open files otherwise than by InputFile, and which.
 OPENS = {
     "core/checkpoint/folder_lock.cpp": "locks of folders",
-    "core/checkpoint/hugging_face_export.cpp": "locks of folders",
     "core/data/file.cpp": "files that are written; flushing folders",
     "core/group/process_identity.cpp": "/proc",
     "core/interface/src/input_file.cpp": "InputFile itself",

@@ -208,7 +208,7 @@ def test_commands_can_be_run(planted, config, tmp_path):
     (["CONFIG", "--set", "parallel.tensor=two"], "parallel.tensor"),
     (["CONFIG", "--set", "scheduler=fastest"], "scheduler/fastest"),
     (["CONFIG", "--set", "step_policy=local"], "verify the run with --set step_policy=plain"),
-    (["CONFIG", "--keep", "/proc/none"], "cannot create the folder /proc/none")], ids=" ".join)
+    (["CONFIG", "--keep", "/proc/none"], "/proc/none: this folder cannot be made")], ids=" ".join)
 def test_refusals(planted, config, words, said):
     done = planted.run("verify", "--quiet", *[config if word == "CONFIG" else word for word in words])
     assert done.returncode in (2, 3) and said in done.stderr, done.stderr

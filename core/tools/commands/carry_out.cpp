@@ -59,9 +59,10 @@ std::string unknown_command(const CLI::App& app) {
 void refuse_meaningless_values(const CLI::App& app) {
   for (const CLI::App* const command : app.get_subcommands()) refuse_meaningless_values(*command);
   for (const CLI::Option* const option : app.get_options()) {
-    const bool empty_text = option->get_name() == "--prompt";  // a text to begin with, where the others are names
+    // A text to begin with, where the others are names; and options that may stand alone, as `--resume`.
+    const bool may_be_empty = option->get_name() == "--prompt" || option->get_expected_min() == 0;
     for (const std::string& value : option->results()) {
-      if (value.empty() && !empty_text)
+      if (value.empty() && !may_be_empty)
         throw UserError(option->get_name() + " is given an empty text; give a value, or leave it out");
       if (option->get_type_name().starts_with("FLOAT") && std::isnan(std::strtod(value.c_str(), nullptr)))
         throw UserError(option->get_name() + " is '" + value + "'; it must be a number");

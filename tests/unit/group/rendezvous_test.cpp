@@ -127,7 +127,7 @@ TEST_CASE("a rank that differs is named, by itself and by rank 0") {
         [&] { rendezvous.agree("the configs", rank == 2 ? "a = 1; b = 3;" : "a = 1; b = 2;", "do this"); });
   });
   CHECK_THAT(said[0], Contains("rank 0 has b = 2, rank 2 has b = 3; do this"));
-  CHECK_THAT(said[2], Contains("rank 2 has b = 3, rank 0 has b = 2; do this"));
+  CHECK(said[2] == said[0]);
   CHECK(said[1] == "");
   CHECK(said[3] == "");
 }
@@ -159,5 +159,5 @@ TEST_CASE("ranks of another WORLD_SIZE are not counted") {
         [&] { rendezvous.agree("the configs", rank == 0 ? "WORLD_SIZE = 4;" : "WORLD_SIZE = 2;", "do this"); });
   });
   CHECK_THAT(said[0], Contains("rank 0 has WORLD_SIZE = 4, rank 1 has WORLD_SIZE = 2"));
-  CHECK_THAT(said[1], Contains("rank 1 has WORLD_SIZE = 2, rank 0 has WORLD_SIZE = 4"));
+  CHECK(said[1] == said[0]);
 }

@@ -142,7 +142,7 @@ TEST_CASE("a path must be absolute, there, and of the right kind") {
   CHECK_THAT(error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "./little.so"); }),
              Contains("is a relative path"));
   CHECK_THAT(error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "/nowhere/little.so"); }),
-             Contains("/nowhere/little.so: No such file"));
+             Contains("/nowhere/little.so: cannot be found"));
   CHECK_THAT(error_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, LITTLE_FOLDER); }),
              Contains("is a folder"));
 }
