@@ -45,8 +45,8 @@ std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpe
   return shards;
 }
 
-// Removes folders that processes left which were killed while they exported to `folder`. Who still exports holds the
-// lock of his, on this host or another.
+// Removes the temporary folders of processes that were killed while they exported to `folder`. A process that still
+// exports, on this host or another, holds the lock of its folder.
 void remove_abandoned(const fs::path& folder) {
   const std::string prefix = folder.filename().string() + data::temporary_mark;
   std::vector<fs::path> abandoned;

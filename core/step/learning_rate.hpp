@@ -50,7 +50,7 @@ class RunLearningRate {
   Place place_;
   std::int64_t steps_;
   TrainingRun run_;
-  bool base_is_compared_ = false;  // rules of parameters have rates of their own, which are kept as parts of it
+  bool base_is_compared_ = false;  // rules of parameters have their own rates, which are kept as fractions of the base
 };
 
 }  // namespace strata::runtime

@@ -30,10 +30,10 @@ using ValueSource = std::function<void(const ParameterInfo& parameter, std::int6
 // only evaluate() works.
 enum class Purpose { Training, Evaluation };
 
-// Where a model's sizes and weights come from, where it is not from the config alone.
+// A model whose sizes come from a config.json, or whose weights come from files.
 struct ModelSource {
   std::string config = {};  // the text of a Hugging Face config.json; empty: the config has the sizes
-  // Refuses a model whose weights are not there, before memory is taken for it. [collective]
+  // Called before memory is allocated. Throws UserError, on all ranks alike, if the files hold another model's weights.
   std::function<void(const Model& model, const std::vector<LayerInfo>& layers)> check_layers = {};
 };
 

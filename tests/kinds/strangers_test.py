@@ -1,5 +1,5 @@
-"""Ports and strangers: once its ranks are connected a run listens at the launcher's store only; that answers nobody who does not know the run's
-name, which another user cannot learn; and no number of connections ends a run."""
+"""Ports and strangers. Once its ranks are connected, a run listens on the launcher's store only. The store answers only clients that know the run's
+name, which another user cannot learn. No number of connections ends a run."""
 import fcntl
 import json
 import os
@@ -18,7 +18,7 @@ from engine import TINY_MODELS, write_tokens
 
 FILES = 128         # open files of each process of the run
 CONNECTIONS = 400   # of strangers
-PIPE_HOLDS = 4096 // 150  # steps, of which each writes a line that is longer
+PIPE_HOLDS = 4096 // 150  # steps; each writes a line longer than 150 bytes
 NOBODY = 65534
 COMMUNICATORS = ["gloo", pytest.param("shm", marks=pytest.mark.full)]
 
@@ -55,7 +55,7 @@ class Run:
         ready = select.select([self.metrics], [], [], 0.02)[0]
         lines = os.read(self.metrics, 4096).count(b"\n") if ready else 0
         if not lines:
-            time.sleep(0.02)  # nobody has opened the other end, or no longer
+            time.sleep(0.02)  # the other end is not open yet, or closed again
         return lines
 
     def wait_for_steps(self, more):

@@ -55,11 +55,11 @@ std::string unknown_command(const CLI::App& app) {
   return "";
 }
 
-// A value that is empty, as of an unset variable of a shell, or no number: options without effect that nobody meant.
+// Refuses empty values, which come from unset variables of a shell, and NaN: both would have no effect.
 void refuse_meaningless_values(const CLI::App& app) {
   for (const CLI::App* const command : app.get_subcommands()) refuse_meaningless_values(*command);
   for (const CLI::Option* const option : app.get_options()) {
-    // A text to begin with, where the others are names; and options that may stand alone, as `--resume`.
+    // A prompt is a text, which may be empty; `--resume` and others may stand alone.
     const bool may_be_empty = option->get_name() == "--prompt" || option->get_expected_min() == 0;
     for (const std::string& value : option->results()) {
       if (value.empty() && !may_be_empty)

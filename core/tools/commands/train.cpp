@@ -129,7 +129,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   using runtime::StopSignals;
   const bool leader = place.rank == 0;
   if (const std::string forgotten = launch::forgotten_srun(place); !forgotten.empty()) spdlog::warn("{}", forgotten);
-  // Who was asked answers: the launcher, which also ends ranks that nobody asked.
+  // Under --nproc the launcher answers: it passes the signal on to its ranks.
   const StopSignals signals(leader && !launch::is_rank_of_nproc(place) ? answer_to_signals(arguments, place)
                                                                        : StopSignals::Answer::None);
   runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));

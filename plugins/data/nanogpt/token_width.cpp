@@ -86,8 +86,8 @@ bool are_narrow(const Halves& halves, std::size_t pairs) {
   return halves.second.ids >= enough && halves.first.low < enough;
 }
 
-// The numbers are ids whose bytes stand in the other order: small ids, of which any text has many, are then multiples
-// of 256. Different ones are counted, as a pad token may be a multiple of 256, too.
+// True if the ids are in the other byte order. Every text has many ids below 256; swapped, they are multiples of 256.
+// Distinct multiples are counted, since the id of a pad token may be one.
 bool are_swapped(const std::vector<std::array<std::int64_t, 2>>& pairs) {
   constexpr std::int64_t times = 8;
   std::set<std::int64_t> multiples;
