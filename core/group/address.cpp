@@ -16,6 +16,8 @@
 #include <thread>
 #include <utility>
 
+#include "interface/src/system_error.hpp"
+
 namespace strata::launch {
 
 namespace {
@@ -118,7 +120,7 @@ std::string address_towards(const std::string& host) {
   for (const SocketAddress& target : found)
     if (const std::string address = source_address(target); !address.empty()) return address;
   throw EnvironmentError("no route from here to host '" + host +
-                         "' (host of the run's store): " + std::strerror(errno));
+                         "' (host of the run's store): " + describe_errno(errno));
 }
 
 ListeningSocket::ListeningSocket(const std::string& host, int port) {
@@ -139,7 +141,7 @@ ListeningSocket::ListeningSocket(const std::string& host, int port) {
   if (handle_ < 0)
     throw EnvironmentError(
         "rank 0 cannot serve the run's store at " + host + ":" + std::to_string(port) + ": " +
-        (found.empty() ? "host '" + host + "' cannot be resolved: " + reason : std::string(std::strerror(problem))) +
+        (found.empty() ? "host '" + host + "' cannot be resolved: " + reason : describe_errno(problem)) +
         "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port" +
         (problem == EADDRNOTAVAIL && !found.empty()
              ? " (an address that a service or a router translates is none of this host; it works where the launcher "

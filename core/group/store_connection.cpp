@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "group/address.hpp"
+#include "interface/src/system_error.hpp"
 
 namespace strata::runtime {
 
@@ -63,7 +64,7 @@ void StoreConnection::connect(const std::string& host, int port, Clock::time_poi
         getsockopt(handle_, SOL_SOCKET, SO_ERROR, &error, &length);
       }
       if (error != 0)
-        throw StoreProblem(error == ECONNREFUSED ? Kind::Refused : Kind::Unreachable, std::strerror(error));
+        throw StoreProblem(error == ECONNREFUSED ? Kind::Refused : Kind::Unreachable, describe_errno(error));
     } catch (const StoreProblem&) {
       if (i + 1 == addresses.size()) throw;
       if (handle_ >= 0) close(handle_);
@@ -126,7 +127,7 @@ void StoreConnection::send(const std::string& bytes, Clock::time_point deadline)
     else if (errno == EAGAIN || errno == EWOULDBLOCK)
       wait_for(POLLOUT, deadline);
     else if (errno != EINTR)
-      throw StoreProblem(Kind::Lost, std::string("the connection is lost: ") + std::strerror(errno));
+      throw StoreProblem(Kind::Lost, "the connection is lost: " + describe_errno(errno));
   }
 }
 
@@ -140,7 +141,7 @@ void StoreConnection::receive(void* bytes, std::size_t count, Clock::time_point 
     else if (errno == EAGAIN || errno == EWOULDBLOCK)
       wait_for(POLLIN, deadline);
     else if (errno != EINTR)
-      throw StoreProblem(Kind::Lost, std::string("the connection is lost: ") + std::strerror(errno));
+      throw StoreProblem(Kind::Lost, "the connection is lost: " + describe_errno(errno));
   }
 }
 

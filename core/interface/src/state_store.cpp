@@ -56,10 +56,12 @@ at::Tensor StateStore::allocate(Category category, Tier tier, const std::string&
     buffer = tier == Tier::Device ? at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device_))
                                   : allocate_elsewhere(elements, dtype, dry_run());
   } catch (const c10::Error& error) {
-    throw EnvironmentError("out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " +
-                           std::to_string(bytes) + " bytes; held already (bytes): " + describe(ledger_, tier) +
-                           ". A smaller micro_batch, activation checkpointing, more sharding or offload takes less. (" +
-                           error.what_without_backtrace() + ")");
+    std::string text = "out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " +
+                       std::to_string(bytes) + " bytes; held already (bytes): " + describe(ledger_, tier) +
+                       ". A smaller micro_batch, activation checkpointing, more sharding or offload takes less.";
+    // A device says what else lies on it. Of the host's memory libtorch says no more than this text.
+    if (tier == Tier::Device && !device_.is_cpu()) text += std::string(" (") + error.what_without_backtrace() + ")";
+    throw EnvironmentError(text);
   }
   entries_.emplace(buffer.storage().unsafeGetStorageImpl(), Entry{category, tier, bytes, owner, buffer});
   count(category, tier, bytes);

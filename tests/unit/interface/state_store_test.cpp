@@ -61,6 +61,7 @@ TEST_CASE("memory that is not there is an environment error with what is held") 
     CHECK(text.find("master weights of layer 7") != std::string::npos);
     CHECK(text.find("parameter 123") != std::string::npos);
     CHECK(text.find('\n') == std::string::npos);
+    CHECK(text.find("enforce fail") == std::string::npos);
   }
 }
 
