@@ -12,7 +12,7 @@ option(STRATA_INSTALL_PRIVATE_LIBRARIES "Install copies of the shared libraries 
 include(CMakePackageConfigHelpers)
 set(STRATA_PACKAGE_DIR lib/cmake/Strata)
 
-set(_strata_sdk strata_interface strata_plugin strata_core strata_engine strata_dry_run strata_deepspeed strata_auto_offload)
+set(_strata_sdk strata_interface strata_plugin strata_core strata_engine strata_deepspeed)
 foreach(_target strata_toolbox strata_fakes)
   if(TARGET ${_target})
     list(APPEND _strata_sdk ${_target})
@@ -36,7 +36,7 @@ if(STRATA_INSTALL_PRIVATE_LIBRARIES)
     LIBRARY DESTINATION lib/strata COMPONENT runtime)
 endif()
 
-foreach(_folder core/interface core/run sdk/deepspeed sdk/auto_offload sdk/toolbox sdk/fakes)
+foreach(_folder core/interface core/engine/run core/tools/deepspeed sdk/toolbox sdk/fakes)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${_folder}/include)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder}/include/strata DESTINATION include COMPONENT sdk FILES_MATCHING PATTERN "*.hpp")
   endif()

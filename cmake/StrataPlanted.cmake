@@ -1,5 +1,5 @@
 # strata_planted_libraries(stem KIND kind [CAPABILITIES capability ...] [EQUIVALENCE promise] [STATE_VERSION number] SOURCES file ... DEFECTS defect ...)
-# compiles the sources once, asking planted::has("defect") of sdk/conformance/planted/planted.hpp where they may go wrong, and links
+# compiles the sources once, asking planted::has("defect") of tests/conformance/planted/planted.hpp where they may go wrong, and links
 # the plugin STEM_DEFECT for each defect, and STEM_none without one, each with a generated line that says which.
 function(strata_planted_libraries stem)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;EQUIVALENCE;STATE_VERSION" "CAPABILITIES;SOURCES;DEFECTS")
@@ -19,7 +19,7 @@ function(strata_planted_libraries stem)
   # What is compiled once gets the identity of the library without a defect.
   add_library(${objects} OBJECT ${P_SOURCES})
   target_compile_options(${objects} PRIVATE "SHELL:-include ${CMAKE_CURRENT_BINARY_DIR}/strata_${P_KIND}_${stem}_none_identity.h")
-  target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/sdk/conformance)
+  target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/sdk ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${objects} PRIVATE strata::plugin strata::build)
   strata_precompile(${objects} REUSE strata_headers)
 endfunction()

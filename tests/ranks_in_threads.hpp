@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "group/group_provider.hpp"
-#include "plugin_host/library.hpp"
-#include "run/resolve_run.hpp"
+#include "plugins/library.hpp"
+#include "resolve/resolve_run.hpp"
 
 // The first member to ask for a group makes it for all. A wait of more than `patience` is an EnvironmentError.
 class LocalGroups {

@@ -5,11 +5,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<END
-usage: tests/run.sh [--full] [--fresh] [--sanitize | --preset NAME] [--jobs N] [--yes] [-- CTEST_ARGUMENT...]
+usage: tests/run.sh [--full | --quick | --changed [REVISION]] [--fresh] [--sanitize | --preset NAME] [--jobs N] [--yes] [-- CTEST_ARGUMENT...]
 
 Installs what this machine lacks (cmake/bootstrap.sh, which says first what that is and asks on a terminal), builds in
 build/<preset> and runs the tests.
   --full         also the tests labelled "full", which take long
+  --quick        only the tests labelled "quick": a minute, after a build of what they need
+  --changed [REVISION]
+                 the quick tests and those of the folders that differ from REVISION (HEAD), after a build of what they need
   --fresh        from nothing: removes the build folder first and takes nothing from ccache, so that the build time is true
   --sanitize     the unit tests under the address and undefined-behaviour sanitizers (preset asan)
   --preset NAME  one of CMakePresets.json: release (the default), debug, asan, tsan
@@ -23,10 +26,14 @@ END
 
 die() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 2; }
 
-preset=release full='' fresh='' yes='' jobs=$(nproc)
+preset=release full='' fresh='' yes='' some='' jobs=$(nproc)
 while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
+    --quick) some=--quick ;;
+    --changed)
+      some=HEAD
+      case ${2:-} in '' | -*) ;; *) some=$2; shift ;; esac ;;
     --fresh) fresh=1 ;;
     --sanitize) preset=asan ;;
     --preset | --jobs)
@@ -64,6 +71,9 @@ if [ -n "$fresh" ]; then
   export CCACHE_DISABLE=1
 fi
 cmake --preset "$preset" -DSTRATA_BUILD_TESTS=ON -DSTRATA_INTEROP=$compared
+if [ -n "$some" ]; then
+  exec python3 tests/changed.py "$build" "$some" --jobs "$jobs"
+fi
 started=$SECONDS
 cmake --build "$build" --parallel "$jobs"
 build_seconds=$((SECONDS - started))

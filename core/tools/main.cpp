@@ -1,9 +1,9 @@
 // The `strata` command: reads the command line and calls the command.
 #include <strata/deepspeed.hpp>
 
-#include "tools/commands/carry_out.hpp"
-#include "tools/commands/command.hpp"
-#include "tools/commands/leave.hpp"
+#include "tools/command/carry_out.hpp"
+#include "tools/command/command.hpp"
+#include "tools/command/leave.hpp"
 #include "tools/version/version.hpp"
 
 namespace {

@@ -12,7 +12,7 @@
 
 #include "group/group_factory.hpp"
 #include "group/launch_place.hpp"
-#include "plugin_host/engine_plugins.hpp"
+#include "plugins/engine_plugins.hpp"
 
 namespace {
 

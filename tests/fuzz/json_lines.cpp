@@ -1,5 +1,5 @@
-#include "data/jsonl.hpp"
 #include "fuzz.hpp"
+#include "tools/data/jsonl.hpp"
 
 using namespace strata;
 

@@ -1,7 +1,7 @@
-#include "plugin_host/manifest.hpp"
+#include "plugins/manifest.hpp"
 
 #include "fuzz.hpp"
-#include "plugin_host/elf_section.hpp"
+#include "plugins/elf_section.hpp"
 
 using namespace strata;
 

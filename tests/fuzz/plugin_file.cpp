@@ -1,6 +1,6 @@
 #include "fuzz.hpp"
 #include "in_memory.hpp"
-#include "plugin_host/elf_section.hpp"
+#include "plugins/elf_section.hpp"
 
 using namespace strata;
 

@@ -22,20 +22,20 @@ done
 
 # The parser of a target is compiled for fuzzing; all else is the build's.
 core=$root/core
-text="$core/text/json.cpp $core/text/printable.cpp"
-config="$core/config/read.cpp $core/config/read_json.cpp $core/config/read_toml.cpp $core/config/read_yaml.cpp $core/config/tree.cpp
-  $core/config/tree_builder.cpp"
+text="$core/engine/text/json.cpp $core/engine/text/printable.cpp"
+config="$core/engine/config/read.cpp $core/engine/config/read_json.cpp $core/engine/config/read_toml.cpp $core/engine/config/read_yaml.cpp $core/engine/config/tree.cpp
+  $core/engine/config/tree_builder.cpp"
 sources_of() {
   case $1 in
     json) echo "$text" ;;
     yaml | toml | config_json | setting) echo "$text $config" ;;
-    manifest) echo "$text $core/plugin_host/manifest.cpp" ;;
-    plugin_file) echo "$core/plugin_host/elf_section.cpp" ;;
-    json_lines) echo "$text $root/sdk/data/jsonl.cpp" ;;
-    tokenizer) echo "$text $root/sdk/tokenizer/*.cpp" ;;
-    trace) echo "$text $root/sdk/schedule/trace_file.cpp $core/tools/train/run_summary.cpp" ;;
-    safetensors) echo "$text $core/checkpoint/safetensors.cpp" ;;
-    checkpoint) echo "$text $core/checkpoint/training_checkpoint.cpp $core/checkpoint/checksum.cpp" ;;
+    manifest) echo "$text $core/engine/plugins/manifest.cpp" ;;
+    plugin_file) echo "$core/engine/plugins/elf_section.cpp" ;;
+    json_lines) echo "$text $core/tools/data/jsonl.cpp" ;;
+    tokenizer) echo "$text $core/tools/tokenizer/*.cpp" ;;
+    trace) echo "$text $core/tools/schedule/trace_file.cpp $core/tools/train/run_summary.cpp" ;;
+    safetensors) echo "$text $core/engine/checkpoint/safetensors.cpp" ;;
+    checkpoint) echo "$text $core/engine/checkpoint/training_checkpoint.cpp $core/engine/checkpoint/checksum.cpp" ;;
     *) echo "unknown target $1" >&2; exit 2 ;;
   esac
 }
@@ -49,7 +49,7 @@ failed=
 for target in $targets; do
   # shellcheck disable=SC2046
   "$clang" -std=c++20 -O1 -g -fsanitize=fuzzer,address -fno-sanitize-recover=all -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB -D_GLIBCXX_USE_CXX11_ABI=1 "$toml" \
-    -I"$core" -I"$root/sdk" -I"$core/interface/include" -I"$core/run/include" -I"$here" -I"$root/tests" \
+    -I"$core" -I"$core/engine" -I"$core/interface/include" -I"$core/engine/run/include" -I"$here" -I"$root/tests" \
     -idirafter "$torch/include" -idirafter "$torch/include/torch/csrc/api/include" \
     "$here/$target.cpp" $(sources_of "$target") -o "$out/$target-fuzzer" \
     -L"$build/lib" -lstrata -lstrata_interface -L"$torch/lib" -ltorch_cpu -lc10 -lyaml-cpp -lfmt -lutf8proc \

@@ -1,4 +1,4 @@
-#include "tokenizer/tokenizer.hpp"
+#include "tools/tokenizer/tokenizer.hpp"
 
 #include "fuzz.hpp"
 #include "in_memory.hpp"

@@ -1,6 +1,6 @@
 #include "fuzz.hpp"
 #include "in_memory.hpp"
-#include "schedule/trace_file.hpp"
+#include "tools/schedule/trace_file.hpp"
 
 using namespace strata;
 

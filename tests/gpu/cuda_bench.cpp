@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin_host/registry.hpp"
+#include "plugins/registry.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-"""tests/unit mirrors the source, so that whoever looks for the test of core/X/y.cpp finds it at tests/unit/X/y_test.cpp."""
+"""tests/unit mirrors the source, so that whoever looks for the test of core/engine/X/y.cpp finds it at tests/unit/X/y_test.cpp."""
 from place import REPOSITORY as ROOT
 
 UNIT = ROOT / "tests/unit"
@@ -11,8 +11,8 @@ def folders(path):
 
 
 def mirrored():
-    """Folders of tests/unit that have a counterpart: a folder of core or sdk, a kind of plugin, tools/ and a folder of core/tools."""
-    return folders("core") | folders("sdk") | folders("plugins") | EXCEPTIONS | {f"tools/{name}" for name in folders("core/tools")}
+    """Folders of tests/unit that have a counterpart: interface, a room of the engine, a folder of sdk, a kind of plugin, a folder of core/tools."""
+    return {"interface"} | folders("core/engine") | folders("sdk") | folders("plugins") | EXCEPTIONS | {f"tools/{name}" for name in folders("core/tools")}
 
 
 def misplaced(names, known):
@@ -42,6 +42,6 @@ def test_tests_are_named_so():
 def test_a_stray_file_is_seen():
     assert misplaced(["report/table_test.cpp", "table_test.cpp", "tools/report/x_test.cpp"], mirrored()) == [
         "report/table_test.cpp", "table_test.cpp", "tools/report/x_test.cpp"]
-    assert misplaced(["text/table_test.cpp", "tools/commands/planted/marks.cpp"], mirrored()) == []
+    assert misplaced(["text/table_test.cpp", "tools/plugins/planted/marks.cpp"], mirrored()) == []
     assert misnamed({"text/test_table.cpp": "\nTEST_CASE(", "text/table.hpp": "", "text/empty_test.cpp": ""}) == [
         "text/test_table.cpp", "text/empty_test.cpp"]

@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/data_command.hpp"
-#include "plugin_host/engine_plugins.hpp"
-#include "tokenizer/tokenizer.hpp"
-#include "tools/commands/plugins.hpp"
+#include "plugins/engine_plugins.hpp"
+#include "tools/data/data_command.hpp"
+#include "tools/plugins/plugins.hpp"
+#include "tools/tokenizer/tokenizer.hpp"
 
 namespace {
 

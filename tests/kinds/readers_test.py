@@ -320,34 +320,33 @@ def test_place(reading, place, reader, kind):
 
 # Sources that parse and are no reader of their own; why their texts are no foreign bytes, or whose reader they call.
 PARSES = {
-    "core/checkpoint/hugging_face_export.cpp": "the model's own config.json, by text::JsonDocument",
-    "core/checkpoint/weights.cpp": "the run's own config.json, by text::JsonDocument",
-    "core/group/board.cpp": "the verdict, by text::JsonDocument",
-    "core/text/json.cpp": "the reader itself",
-    "core/text/json.hpp": "the reader itself",
+    "core/engine/checkpoint/hugging_face_export.cpp": "the model's own config.json, by text::JsonDocument",
+    "core/engine/checkpoint/weights.cpp": "the run's own config.json, by text::JsonDocument",
+    "core/engine/group/board.cpp": "the verdict, by text::JsonDocument",
+    "core/engine/text/json.cpp": "the reader itself",
+    "core/engine/text/json.hpp": "the reader itself",
     "core/tools/train/training_report.cpp": "what an earlier run wrote, by text::JsonDocument",
-    "core/tools/commands/write_tree.cpp": "asks whether a scalar is a number",
-    "sdk/data/json_lines.cpp": "asks whether a line is an object",
-    "sdk/compare/variant_runs.cpp": "what its own runs wrote, by text::JsonDocument",
+    "core/tools/config/write_tree.cpp": "asks whether a scalar is a number",
+    "core/tools/data/json_lines.cpp": "asks whether a line is an object",
+    "core/tools/compare/variant_runs.cpp": "what its own runs wrote, by text::JsonDocument",
     "sdk/conformance/model/files.cpp": "what a plugin under test writes",
-    "sdk/conformance/planted/model/model.cpp": "a plugin that is broken on purpose",
     "sdk/fakes/src/plugin_library.cpp": "the manifest of a library that is loaded",
-    "sdk/plan/plan_table.cpp": "a config.json, by text::read_json",
+    "core/tools/plan/plan_table.cpp": "a config.json, by text::read_json",
     "sdk/toolbox/include/strata/toolbox/config_file.hpp": "a config.json that the engine's reader took",
 }
 # Sources that open files otherwise than by InputFile, and which.
 OPENS = {
-    "core/checkpoint/folder_lock.cpp": "locks of folders",
-    "core/data/file.cpp": "files that are written; flushing folders",
-    "core/group/process_identity.cpp": "/proc",
+    "core/engine/checkpoint/folder_lock.cpp": "locks of folders",
+    "core/engine/data/file.cpp": "files that are written; flushing folders",
+    "core/engine/group/process_identity.cpp": "/proc",
     "core/interface/src/input_file.cpp": "InputFile itself",
-    "core/plugin_host/elf_section.cpp": "the reader of plugin files",
-    "core/plugin_host/shutdown_watch.cpp": "/proc",
-    "core/tools/launch/host_resources.cpp": "/proc and /sys",
-    "core/tools/launch/rank_process.cpp": "/proc and /dev/null",
+    "core/engine/plugins/elf_section.cpp": "the reader of plugin files",
+    "core/engine/plugins/shutdown_watch.cpp": "/proc",
+    "core/tools/ranks/host_resources.cpp": "/proc and /sys",
+    "core/tools/ranks/rank_process.cpp": "/proc and /dev/null",
     "core/tools/launcher/launcher.cpp": "the beginning of regular files of an installation",
-    "core/tools/launcher/standard_streams.hpp": "/dev/null",
-    "core/tools/launch/machine.cpp": "/proc and /sys",
+    "core/engine/text/standard_streams.hpp": "/dev/null",
+    "core/tools/ranks/machine.cpp": "/proc and /sys",
     "core/tools/train/rank_usage.cpp": "/proc",
     "core/tools/train/report_file.cpp": "a file that is written, and what an earlier run wrote there",
     "plugins/communicator/shm/arena.cpp": "/proc, and memory of its own",
@@ -355,8 +354,8 @@ OPENS = {
     "plugins/offload/cpu/host_memory.cpp": "/proc and /sys",
     "plugins/offload/cpu/numa_node.cpp": "/sys",
     "plugins/offload/nvme/striped_files.cpp": "files of its own",
-    "sdk/compare/run_in_turns.cpp": "a file that is written",
-    "sdk/new_plugin/new_plugin.cpp": "templates of the installation",
+    "core/tools/compare/run_in_turns.cpp": "a file that is written",
+    "core/tools/new_plugin/new_plugin.cpp": "templates of the installation",
     "sdk/toolbox/src/token_files.cpp": "a file that is written",
 }
 PARSING = re.compile(r"\b(?:[Jj]son|ordered_json)::(?:parse|accept|sax_parse|from_\w+)\(|YAML::(?:Load|Parser)\b|toml::parse(?:_file)?\(|JsonDocument\b|text::read_json\(")
@@ -382,7 +381,7 @@ def test_whoever_parses_is_a_reader():
 
 
 def test_whoever_opens_files_takes_regular_ones():
-    found = {name for name in matching(OPENING) if not name.startswith(("sdk/conformance/", "sdk/bench/", "sdk/template/"))}
+    found = {name for name in matching(OPENING) if not name.startswith(("sdk/conformance/", "core/tools/bench/", "sdk/template/"))}
     assert found <= set(OPENS), "open files without InputFile, which refuses pipes, folders and devices"
     assert set(OPENS) <= found, "no longer open files"
 

@@ -270,7 +270,7 @@ SHOWN_NOWHERE = {
     "device_budget": "a limit: tests/auto_offload, test_device_budget",
     "offload.host.plugin": "offload.automatic measures processes: tests/auto_offload",
     "offload.disk.plugin": "offload.automatic measures processes: tests/auto_offload",
-    "plugin_path": "where plugins are looked for: tests/unit/plugin_host",
+    "plugin_path": "where plugins are looked for: tests/unit/plugins",
     "automatic.device": "what auto means here: tests/unit/config/automatic_test.cpp",
     "automatic.offload.host": "what auto means here: tests/unit/config/automatic_test.cpp",
     "automatic.communicator": "what auto means here: tests/unit/config/automatic_test.cpp",

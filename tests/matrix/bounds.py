@@ -3,11 +3,11 @@
 Layouts sum the same numbers in another order, and a sum of N numbers is then another one by about sqrt(N) roundings. Optimizers have
 settings here (combinations.py) with which they pass on such a difference and do not blow it up, so bounds hold in every step.
 
-- A parameter's gradient, by its digest (core/step/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
+- A parameter's gradient, by its digest (core/engine/step/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
   It is a sum over the step's TOKENS: 2 sqrt(TOKENS) roundings in the first step, in which all weights are equal still, and twice
   that later.
   n tensor-parallel ranks round their parts of a product before they are summed, and n - 1 partial sums: together 1 + (2 + ... + n) / n
-  squares of the rounding of one product, so the root of that (sdk/verify/gradients.hpp).
+  squares of the rounding of one product, so the root of that (core/tools/verify/gradients.hpp).
   In 8 bits a number that another order of a sum changes by a rounding of bf16 may fall to the other side: four roundings of bf16.
 - What a plugin other than the precision declares, tolerance(b), is of losses and norms. Noise that has nothing to do with a gradient makes it
   longer by b where it is sqrt(2 b) of its length, so that is what a digest may be off by then; it and what roundings do have nothing to do

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "dry_run/dry_run.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks_in_threads.hpp"
 #include "run/training.hpp"
 #include "tools/train/training_report.hpp"

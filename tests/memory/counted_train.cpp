@@ -13,8 +13,8 @@
 #include <unordered_map>
 
 #include "group/launch_place.hpp"
-#include "tools/commands/leave.hpp"
-#include "tools/commands/train.hpp"
+#include "tools/command/leave.hpp"
+#include "tools/train/train.hpp"
 
 namespace {
 

@@ -144,7 +144,7 @@ def test_contents(packages):
     lists = {name: {path.relative_to(tree) for path in files_below(tree)} for name, tree in packages.trees.items()}
     for name, wanted in (("strata", ["usr/bin/strata", "usr/libexec/strata/strata", "usr/libexec/strata/strata_compare",
                                      "usr/libexec/strata/strata_data", "usr/libexec/strata/strata_plan", "usr/libexec/strata/strata_sample", "usr/libexec/strata/strata_schedule", "usr/libexec/strata/strata_trace", "usr/libexec/strata/strata_verify",
-                                     "usr/libexec/strata/bootstrap.sh", "usr/lib/libstrata.so", "usr/lib/libstrata_dry_run.so",
+                                     "usr/libexec/strata/bootstrap.sh", "usr/lib/libstrata.so",
                                      "usr/lib/libstrata_interface.so", "usr/share/strata/configs/defaults.yaml", "usr/share/strata/LICENSE"]),
                          ("strata-sdk", ["usr/include/strata/plugin.hpp", "usr/lib/cmake/Strata/StrataConfig.cmake", "usr/lib/libstrata_toolbox.a",
                                          "usr/libexec/strata/strata_conformance", "usr/libexec/strata/strata_bench", "usr/libexec/strata/strata_new_plugin"])):

@@ -9,8 +9,8 @@
 
 #include "checkpoint/safetensors.hpp"
 #include "config/tree.hpp"
-#include "plugin_host/elf_section.hpp"
-#include "plugin_host/manifest.hpp"
+#include "plugins/elf_section.hpp"
+#include "plugins/manifest.hpp"
 #include "temporary_folder.hpp"
 #include "text/json.hpp"
 

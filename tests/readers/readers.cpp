@@ -12,13 +12,13 @@
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "config/tree.hpp"
-#include "data/pack.hpp"
 #include "group/rank_record.hpp"
-#include "plugin_host/elf_section.hpp"
-#include "plugin_host/manifest.hpp"
-#include "schedule/trace_file.hpp"
+#include "plugins/elf_section.hpp"
+#include "plugins/manifest.hpp"
 #include "text/json.hpp"
-#include "tokenizer/definition.hpp"
+#include "tools/data/pack.hpp"
+#include "tools/schedule/trace_file.hpp"
+#include "tools/tokenizer/definition.hpp"
 
 namespace strata::readers {
 namespace {
@@ -85,31 +85,35 @@ void read_index(const std::string& path) {
 
 const std::vector<Reader>& all_readers() {
   static const std::vector<Reader> readers{
-      {"yaml", "run.yaml", "core/config/read_yaml.cpp", [](const std::string& path) { config::read_file(path); }},
-      {"toml", "run.toml", "core/config/read_toml.cpp", [](const std::string& path) { config::read_file(path); }},
-      {"json", "run.json", "core/config/read_json.cpp", [](const std::string& path) { config::read_file(path); }},
-      {"safetensors", "model.safetensors", "core/checkpoint/safetensors.cpp",
+      {"yaml", "run.yaml", "core/engine/config/read_yaml.cpp",
+       [](const std::string& path) { config::read_file(path); }},
+      {"toml", "run.toml", "core/engine/config/read_toml.cpp",
+       [](const std::string& path) { config::read_file(path); }},
+      {"json", "run.json", "core/engine/config/read_json.cpp",
+       [](const std::string& path) { config::read_file(path); }},
+      {"safetensors", "model.safetensors", "core/engine/checkpoint/safetensors.cpp",
        [](const std::string& path) { checkpoint::SafetensorsFile file(path); }},
-      {"index", "model.safetensors.index.json", "core/checkpoint/hugging_face_import.cpp",
+      {"index", "model.safetensors.index.json", "core/engine/checkpoint/hugging_face_import.cpp",
        [](const std::string& path) { checkpoint::HuggingFaceFolder folder(folder_of(path)); }},
-      {"model config", "config.json", "core/checkpoint/hugging_face_import.cpp",
+      {"model config", "config.json", "core/engine/checkpoint/hugging_face_import.cpp",
        [](const std::string& path) { checkpoint::HuggingFaceFolder folder(folder_of(path)); }},
-      {"checkpoint", "checkpoint.json", "core/checkpoint/training_checkpoint.cpp",
+      {"checkpoint", "checkpoint.json", "core/engine/checkpoint/training_checkpoint.cpp",
        [](const std::string& path) { checkpoint::TrainingCheckpoint::read(folder_of(path)); }},
-      {"sealed checkpoint", "body.json", "core/checkpoint/training_checkpoint.cpp", read_sealed},
-      {"rank file", "rank-0-of-1.json", "core/checkpoint/plugin_state.cpp",
+      {"sealed checkpoint", "body.json", "core/engine/checkpoint/training_checkpoint.cpp", read_sealed},
+      {"rank file", "rank-0-of-1.json", "core/engine/checkpoint/plugin_state.cpp",
        [](const std::string& path) { checkpoint::PluginFile file(path); }},
-      {"plugins of a checkpoint", "plugins.safetensors", "core/checkpoint/plugin_state.cpp",
+      {"plugins of a checkpoint", "plugins.safetensors", "core/engine/checkpoint/plugin_state.cpp",
        [](const std::string& path) { checkpoint::PluginFile file(path); }},
-      {"index of shards", "index.safetensors", "core/checkpoint/range_index.cpp", read_index},
-      {"manifest", "manifest.json", "core/plugin_host/manifest.cpp",
+      {"index of shards", "index.safetensors", "core/engine/checkpoint/range_index.cpp", read_index},
+      {"manifest", "manifest.json", "core/engine/plugins/manifest.cpp",
        [](const std::string& path) { read_manifest(text_of(path)); }},
-      {"plugin file", "libstrata_x.so", "core/plugin_host/elf_section.cpp", read_plugin},
-      {"tokenizer", "tokenizer.json", "sdk/tokenizer/definition.cpp",
+      {"plugin file", "libstrata_x.so", "core/engine/plugins/elf_section.cpp", read_plugin},
+      {"tokenizer", "tokenizer.json", "core/tools/tokenizer/definition.cpp",
        [](const std::string& path) { tokenizer::read_definition(path); }},
-      {"trace", "trace.json", "sdk/schedule/trace_file.cpp", [](const std::string& path) { trace::read_trace(path); }},
-      {"json lines", "text.jsonl", "sdk/data/jsonl.cpp", pack},
-      {"rank record", "record.json", "core/group/rank_record.cpp",
+      {"trace", "trace.json", "core/tools/schedule/trace_file.cpp",
+       [](const std::string& path) { trace::read_trace(path); }},
+      {"json lines", "text.jsonl", "core/tools/data/jsonl.cpp", pack},
+      {"rank record", "record.json", "core/engine/group/rank_record.cpp",
        [](const std::string& path) { runtime::parse_record(text_of(path)); }},
   };
   return readers;

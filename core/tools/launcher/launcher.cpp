@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "text/printable.hpp"
+#include "text/standard_streams.hpp"
 #include "tools/launcher/sdk_commands.hpp"
-#include "tools/launcher/standard_streams.hpp"
 
 namespace {
 

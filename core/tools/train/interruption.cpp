@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "interface/src/system_error.hpp"
-#include "tools/commands/sudden_end.hpp"
+#include "tools/command/sudden_end.hpp"
 
 namespace strata::runtime {
 namespace {

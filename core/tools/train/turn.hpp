@@ -1,5 +1,5 @@
 // Runs on one machine that take turns: one run makes a step while the others wait. `strata compare` assigns the turns
-// (sdk/compare/run_in_turns.hpp); this is the rank's side.
+// (core/tools/compare/run_in_turns.hpp); this is the rank's side.
 //
 // Two pipes connect a run with the process that assigns turns. Before a step, every rank writes a byte to `arrivals`,
 // then reads one from `turns` to begin. No rank can take another's turn, because none reaches its next step until all

@@ -1,4 +1,4 @@
-#include "communicator/checks.hpp"
+#include "conformance/communicator/checks.hpp"
 
 namespace strata::conformance {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <strata/communicator.hpp>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance::communicator_checks {
 

@@ -11,10 +11,10 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "communicator/checks.hpp"
-#include "communicator/program.hpp"
-#include "communicator/rank_threads.hpp"
-#include "drawn/search.hpp"
+#include "conformance/communicator/checks.hpp"
+#include "conformance/communicator/program.hpp"
+#include "conformance/communicator/rank_threads.hpp"
+#include "conformance/drawn/search.hpp"
 
 namespace strata::conformance::communicator_checks {
 

@@ -15,8 +15,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "communicator/checks.hpp"
-#include "communicator/rank_threads.hpp"
+#include "conformance/communicator/checks.hpp"
+#include "conformance/communicator/rank_threads.hpp"
 #include "data/temporary_folder.hpp"
 
 namespace strata::conformance::communicator_checks {

@@ -1,10 +1,10 @@
-#include "communicator/program.hpp"
+#include "conformance/communicator/program.hpp"
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance::communicator_checks {
 

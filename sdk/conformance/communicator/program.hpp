@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "communicator/values.hpp"
-#include "drawn/draws.hpp"
+#include "conformance/communicator/values.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance::communicator_checks {
 

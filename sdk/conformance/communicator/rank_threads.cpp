@@ -1,4 +1,4 @@
-#include "communicator/rank_threads.hpp"
+#include "conformance/communicator/rank_threads.hpp"
 
 #include <ATen/Parallel.h>
 
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "communicator/values.hpp"
+#include "conformance/communicator/values.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -10,7 +10,7 @@
 #include <limits>
 #include <sstream>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

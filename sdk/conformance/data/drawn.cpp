@@ -10,8 +10,8 @@
 #include <optional>
 #include <set>
 
-#include "data/written_files.hpp"
-#include "drawn/search.hpp"
+#include "conformance/data/written_files.hpp"
+#include "conformance/drawn/search.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "data/written_files.hpp"
+#include "conformance/data/written_files.hpp"
 #include "data/temporary_folder.hpp"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

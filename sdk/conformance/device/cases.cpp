@@ -1,4 +1,4 @@
-#include "device/checks.hpp"
+#include "conformance/device/checks.hpp"
 
 namespace strata::conformance {
 

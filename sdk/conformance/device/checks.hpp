@@ -1,6 +1,6 @@
 #pragma once
-#include "device/usable_device.hpp"
-#include "drawn/draws.hpp"
+#include "conformance/device/usable_device.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance::device_checks {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "device/checks.hpp"
-#include "drawn/draws.hpp"
+#include "conformance/device/checks.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance::device_checks {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "device/checks.hpp"
-#include "drawn/draws.hpp"
+#include "conformance/device/checks.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance::device_checks {
 

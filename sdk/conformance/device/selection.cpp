@@ -1,8 +1,8 @@
 #include <ATen/ops/ones.h>
 #include <strata/error.hpp>
 
-#include "device/checks.hpp"
-#include "device/usable_device.hpp"
+#include "conformance/device/checks.hpp"
+#include "conformance/device/usable_device.hpp"
 
 namespace strata::conformance::device_checks {
 

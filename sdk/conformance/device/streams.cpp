@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "device/checks.hpp"
-#include "drawn/search.hpp"
+#include "conformance/device/checks.hpp"
+#include "conformance/drawn/search.hpp"
 
 namespace strata::conformance::device_checks {
 

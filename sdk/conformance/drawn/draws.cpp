@@ -1,4 +1,4 @@
-#include "drawn/draws.hpp"
+#include "conformance/drawn/draws.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "drawn/left_behind.hpp"
+#include "conformance/drawn/left_behind.hpp"
 
 #include <stdlib.h>
 
@@ -8,9 +8,9 @@
 #include <system_error>
 #include <thread>
 
+#include "conformance/runner/case.hpp"
+#include "conformance/runner/process_facts.hpp"
 #include "data/temporary_folder.hpp"
-#include "runner/case.hpp"
-#include "runner/process_facts.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "drawn/replay.hpp"
+#include "conformance/drawn/replay.hpp"
 
 #include <strata/error.hpp>
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "drawn/draws.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance {
 

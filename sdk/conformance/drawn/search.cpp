@@ -1,4 +1,4 @@
-#include "drawn/search.hpp"
+#include "conformance/drawn/search.hpp"
 
 #include <ATen/Parallel.h>
 #include <signal.h>
@@ -18,10 +18,10 @@
 #include <thread>
 #include <utility>
 
-#include "drawn/left_behind.hpp"
-#include "drawn/replay.hpp"
-#include "drawn/shrink.hpp"
-#include "runner/process_facts.hpp"
+#include "conformance/drawn/left_behind.hpp"
+#include "conformance/drawn/replay.hpp"
+#include "conformance/drawn/shrink.hpp"
+#include "conformance/runner/process_facts.hpp"
 
 namespace strata::conformance {
 

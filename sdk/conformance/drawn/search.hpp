@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "drawn/draws.hpp"
-#include "runner/case.hpp"
+#include "conformance/drawn/draws.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "drawn/shrink.hpp"
+#include "conformance/drawn/shrink.hpp"
 
 #include <utility>
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 
-#include "drawn/draws.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "general/any_plugin.hpp"
+#include "conformance/general/any_plugin.hpp"
 
 namespace strata::conformance {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "general/any_plugin.hpp"
-#include "general/general_cases.hpp"
+#include "conformance/general/any_plugin.hpp"
+#include "conformance/general/general_cases.hpp"
 
 namespace strata::conformance {
 

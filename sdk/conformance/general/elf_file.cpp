@@ -1,4 +1,4 @@
-#include "general/elf_file.hpp"
+#include "conformance/general/elf_file.hpp"
 
 #include <fstream>
 #include <iterator>

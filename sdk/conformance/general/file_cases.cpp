@@ -1,10 +1,10 @@
 // Cases on the plugin's file, before any of its code runs.
 #include <algorithm>
 
-#include "general/elf_file.hpp"
-#include "general/general_cases.hpp"
-#include "plugin_host/elf_section.hpp"
-#include "plugin_host/library.hpp"
+#include "conformance/general/elf_file.hpp"
+#include "conformance/general/general_cases.hpp"
+#include "plugins/elf_section.hpp"
+#include "plugins/library.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "general/general_cases.hpp"
+#include "conformance/general/general_cases.hpp"
 
 namespace strata::conformance {
 

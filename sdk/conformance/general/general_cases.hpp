@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -11,9 +11,9 @@
 #include <limits>
 #include <thread>
 
-#include "general/any_plugin.hpp"
-#include "general/general_cases.hpp"
-#include "runner/process_facts.hpp"
+#include "conformance/general/any_plugin.hpp"
+#include "conformance/general/general_cases.hpp"
+#include "conformance/runner/process_facts.hpp"
 
 namespace strata::conformance {
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "general/any_plugin.hpp"
-#include "general/general_cases.hpp"
+#include "conformance/general/any_plugin.hpp"
+#include "conformance/general/general_cases.hpp"
 
 namespace strata::conformance {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "drawn/search.hpp"
+#include "conformance/drawn/search.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "model/built_model.hpp"
+#include "conformance/model/built_model.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "model/checks.hpp"
+#include "conformance/model/checks.hpp"
 
 namespace strata::conformance {
 

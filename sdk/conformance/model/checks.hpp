@@ -1,7 +1,7 @@
 #pragma once
-#include "drawn/draws.hpp"
-#include "model/built_model.hpp"
-#include "runner/case.hpp"
+#include "conformance/drawn/draws.hpp"
+#include "conformance/model/built_model.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance::model_checks {
 

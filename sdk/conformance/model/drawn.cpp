@@ -5,8 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "drawn/search.hpp"
-#include "model/checks.hpp"
+#include "conformance/drawn/search.hpp"
+#include "conformance/model/checks.hpp"
 
 namespace strata::conformance::model_checks {
 

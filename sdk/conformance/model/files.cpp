@@ -6,8 +6,8 @@
 #include <set>
 #include <sstream>
 
-#include "model/built_model.hpp"
-#include "model/checks.hpp"
+#include "conformance/model/built_model.hpp"
+#include "conformance/model/checks.hpp"
 
 namespace strata::conformance::model_checks {
 

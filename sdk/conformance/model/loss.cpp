@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/built_model.hpp"
-#include "model/checks.hpp"
+#include "conformance/model/built_model.hpp"
+#include "conformance/model/checks.hpp"
 
 namespace strata::conformance::model_checks {
 

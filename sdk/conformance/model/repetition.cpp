@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "model/built_model.hpp"
-#include "model/checks.hpp"
+#include "conformance/model/built_model.hpp"
+#include "conformance/model/checks.hpp"
 
 namespace strata::conformance::model_checks {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/checks.hpp"
+#include "conformance/model/checks.hpp"
 #include "step/linear.hpp"
 
 namespace strata::conformance::model_checks {

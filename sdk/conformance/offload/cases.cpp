@@ -1,4 +1,4 @@
-#include "offload/checks.hpp"
+#include "conformance/offload/checks.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "offload/device_under_test.hpp"
+#include "conformance/offload/device_under_test.hpp"
 #include "data/temporary_folder.hpp"
 
 #include <strata/error.hpp>

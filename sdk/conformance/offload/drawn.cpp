@@ -9,9 +9,9 @@
 #include <list>
 #include <thread>
 
-#include "drawn/search.hpp"
-#include "offload/checks.hpp"
-#include "offload/device_under_test.hpp"
+#include "conformance/drawn/search.hpp"
+#include "conformance/offload/checks.hpp"
+#include "conformance/offload/device_under_test.hpp"
 
 namespace strata::conformance::offload_checks {
 

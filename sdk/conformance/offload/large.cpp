@@ -7,8 +7,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "offload/checks.hpp"
-#include "offload/device_under_test.hpp"
+#include "conformance/offload/checks.hpp"
+#include "conformance/offload/device_under_test.hpp"
 
 namespace strata::conformance::offload_checks {
 

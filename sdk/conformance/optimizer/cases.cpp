@@ -1,4 +1,4 @@
-#include "optimizer/checks.hpp"
+#include "conformance/optimizer/checks.hpp"
 
 namespace strata::conformance {
 

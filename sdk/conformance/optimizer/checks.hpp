@@ -1,5 +1,5 @@
 #pragma once
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance::optimizer_checks {
 

@@ -2,8 +2,8 @@
 
 #include <sstream>
 
-#include "optimizer/checks.hpp"
-#include "optimizer/parameter_tensors.hpp"
+#include "conformance/optimizer/checks.hpp"
+#include "conformance/optimizer/parameter_tensors.hpp"
 
 namespace strata::conformance::optimizer_checks {
 

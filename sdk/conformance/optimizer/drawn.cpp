@@ -15,10 +15,10 @@
 #include <set>
 #include <sstream>
 
-#include "drawn/search.hpp"
-#include "optimizer/checks.hpp"
-#include "optimizer/guarded.hpp"
-#include "optimizer/world.hpp"
+#include "conformance/drawn/search.hpp"
+#include "conformance/optimizer/checks.hpp"
+#include "conformance/optimizer/guarded.hpp"
+#include "conformance/optimizer/world.hpp"
 
 namespace strata::conformance::optimizer_checks {
 

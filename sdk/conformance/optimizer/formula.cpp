@@ -5,8 +5,8 @@
 #include <set>
 #include <sstream>
 
-#include "optimizer/checks.hpp"
-#include "optimizer/parameter_tensors.hpp"
+#include "conformance/optimizer/checks.hpp"
+#include "conformance/optimizer/parameter_tensors.hpp"
 
 namespace strata::conformance::optimizer_checks {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "optimizer/parameter_tensors.hpp"
+#include "conformance/optimizer/parameter_tensors.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

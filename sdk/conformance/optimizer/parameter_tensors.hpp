@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

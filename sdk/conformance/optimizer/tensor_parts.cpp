@@ -1,8 +1,8 @@
 #include <ATen/ops/zeros.h>
 #include <strata/parameter_cut.hpp>
 
-#include "optimizer/checks.hpp"
-#include "optimizer/parameter_tensors.hpp"
+#include "conformance/optimizer/checks.hpp"
+#include "conformance/optimizer/parameter_tensors.hpp"
 
 namespace strata::conformance::optimizer_checks {
 

@@ -1,4 +1,4 @@
-#include "optimizer/world.hpp"
+#include "conformance/optimizer/world.hpp"
 
 #include <ATen/ops/empty.h>
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "drawn/draws.hpp"
-#include "optimizer/parameter_tensors.hpp"
+#include "conformance/drawn/draws.hpp"
+#include "conformance/optimizer/parameter_tensors.hpp"
 
 namespace strata::conformance {
 

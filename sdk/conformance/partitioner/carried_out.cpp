@@ -1,4 +1,4 @@
-#include "partitioner/carried_out.hpp"
+#include "conformance/partitioner/carried_out.hpp"
 
 #include <ATen/ops/zeros_like.h>
 #include <strata/error.hpp>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "partitioner/reference.hpp"
-#include "runner/process_facts.hpp"
+#include "conformance/partitioner/reference.hpp"
+#include "conformance/runner/process_facts.hpp"
 
 namespace strata::conformance {
 

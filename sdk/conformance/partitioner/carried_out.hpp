@@ -1,7 +1,7 @@
 // A drawn run of a partitioner with the plugin, call by call.
 #pragma once
-#include "partitioner/course.hpp"
-#include "runner/case.hpp"
+#include "conformance/partitioner/course.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -1,7 +1,7 @@
 #include <strata/error.hpp>
 
-#include "drawn/search.hpp"
-#include "partitioner/carried_out.hpp"
+#include "conformance/drawn/search.hpp"
+#include "conformance/partitioner/carried_out.hpp"
 
 namespace strata::conformance {
 

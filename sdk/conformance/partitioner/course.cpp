@@ -1,10 +1,10 @@
-#include "partitioner/course.hpp"
+#include "conformance/partitioner/course.hpp"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "drawn/draws.hpp"
+#include "conformance/drawn/draws.hpp"
 
 namespace strata::conformance {
 

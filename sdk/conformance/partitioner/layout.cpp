@@ -2,7 +2,7 @@
 #include <map>
 #include <set>
 
-#include "partitioner/carried_out.hpp"
+#include "conformance/partitioner/carried_out.hpp"
 
 namespace strata::conformance {
 

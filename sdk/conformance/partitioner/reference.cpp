@@ -1,4 +1,4 @@
-#include "partitioner/reference.hpp"
+#include "conformance/partitioner/reference.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "partitioner/course.hpp"
+#include "conformance/partitioner/course.hpp"
 
 namespace strata::conformance {
 

@@ -1,4 +1,4 @@
-#include "precision/checks.hpp"
+#include "conformance/precision/checks.hpp"
 
 namespace strata::conformance {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <strata/precision_policy.hpp>
 
-#include "drawn/search.hpp"
+#include "conformance/drawn/search.hpp"
 
 namespace strata::conformance::precision_checks {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "precision/checks.hpp"
+#include "conformance/precision/checks.hpp"
 
 namespace strata::conformance::precision_checks {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <variant>
 
-#include "precision/checks.hpp"
+#include "conformance/precision/checks.hpp"
 
 namespace strata::conformance::precision_checks {
 

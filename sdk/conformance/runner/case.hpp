@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugin_host/manifest.hpp"
+#include "plugins/manifest.hpp"
 
 namespace strata::conformance {
 

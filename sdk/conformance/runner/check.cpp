@@ -1,4 +1,4 @@
-#include "runner/check.hpp"
+#include "conformance/runner/check.hpp"
 
 #include <strata/error.hpp>
 
@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 
-#include "general/any_plugin.hpp"
-#include "general/general_cases.hpp"
+#include "conformance/general/any_plugin.hpp"
+#include "conformance/general/general_cases.hpp"
 
 namespace strata::conformance {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runner/case.hpp"
-#include "runner/run_case.hpp"
+#include "conformance/runner/case.hpp"
+#include "conformance/runner/run_case.hpp"
 
 namespace strata::conformance {
 

@@ -9,13 +9,13 @@
 #include <set>
 #include <thread>
 
-#include "drawn/replay.hpp"
-#include "plugin_host/engine_plugins.hpp"
-#include "plugin_host/machine_error.hpp"
-#include "runner/report.hpp"
+#include "conformance/drawn/replay.hpp"
+#include "conformance/runner/report.hpp"
+#include "plugins/engine_plugins.hpp"
+#include "plugins/machine_error.hpp"
 #include "text/nearest.hpp"
+#include "text/standard_streams.hpp"
 #include "text/terminal_output.hpp"
-#include "tools/launcher/standard_streams.hpp"
 
 namespace {
 

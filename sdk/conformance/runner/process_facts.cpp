@@ -1,4 +1,4 @@
-#include "runner/process_facts.hpp"
+#include "conformance/runner/process_facts.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -22,7 +22,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
 
 namespace strata::conformance {
 

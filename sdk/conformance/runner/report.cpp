@@ -1,4 +1,4 @@
-#include "runner/report.hpp"
+#include "conformance/runner/report.hpp"
 
 #include <algorithm>
 #include <cctype>

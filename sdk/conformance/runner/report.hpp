@@ -4,7 +4,7 @@
 #include <ostream>
 #include <string>
 
-#include "runner/check.hpp"
+#include "conformance/runner/check.hpp"
 
 namespace strata::conformance {
 

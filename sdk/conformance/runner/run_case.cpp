@@ -1,4 +1,4 @@
-#include "runner/run_case.hpp"
+#include "conformance/runner/run_case.hpp"
 
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runner/process_facts.hpp"
+#include "conformance/runner/process_facts.hpp"
 
 namespace strata::conformance {
 

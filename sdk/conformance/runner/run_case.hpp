@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "runner/case.hpp"
-#include "runner/outcome.hpp"
+#include "conformance/runner/case.hpp"
+#include "conformance/runner/outcome.hpp"
 
 namespace strata::conformance {
 

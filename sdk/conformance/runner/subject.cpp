@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "plugin_host/elf_section.hpp"
-#include "runner/case.hpp"
+#include "conformance/runner/case.hpp"
+#include "plugins/elf_section.hpp"
 
 namespace strata::conformance {
 

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "drawn/search.hpp"
+#include "conformance/drawn/search.hpp"
 #include "program/lower.hpp"
 #include "program/timeline.hpp"
 #include "program/validate_schedule.hpp"

@@ -16,8 +16,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "group/group_factory.hpp"
-#include "plugin_host/registry.hpp"
-#include "tools/commands/leave.hpp"
+#include "plugins/registry.hpp"
+#include "tools/command/leave.hpp"
 #include "unit/communicator/scenario.hpp"
 
 namespace {

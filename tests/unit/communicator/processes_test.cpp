@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "group/address.hpp"
-#include "unit/tools/launch/run_in_child.hpp"
+#include "unit/tools/ranks/run_in_child.hpp"
 
 using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;

@@ -20,7 +20,7 @@
 #include <tuple>
 
 #include "pieces.hpp"
-#include "plugin_host/registry.hpp"
+#include "plugins/registry.hpp"
 #include "state/host_copies.hpp"
 
 #include "catch.hpp"  // last: libtorch has a CHECK of its own, which ends the program

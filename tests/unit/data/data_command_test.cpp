@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "data/data_command.hpp"
 #include "error_of.hpp"
 #include "temporary_folder.hpp"
+#include "tools/data/data_command.hpp"
 #include "unit/data/token_bytes.hpp"
 
 using namespace strata::cli;

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "data/pack.hpp"
-#include "data/token_statistics.hpp"
 #include "error_of.hpp"
 #include "megatron/megatron_index.hpp"
 #include "temporary_folder.hpp"
+#include "tools/data/pack.hpp"
+#include "tools/data/token_statistics.hpp"
 #include "unit/data/open_tokens.hpp"
 #include "unit/data/token_bytes.hpp"
 

@@ -1,4 +1,4 @@
-#include "data/in_order.hpp"
+#include "tools/data/in_order.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -4,11 +4,11 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "data/data_command.hpp"
 #include "error_of.hpp"
 #include "temporary_folder.hpp"
-#include "tokenizer/tokenizer.hpp"
-#include "unit/tokenizer/small_tokenizer.hpp"
+#include "tools/data/data_command.hpp"
+#include "tools/tokenizer/tokenizer.hpp"
+#include "unit/tools/tokenizer/small_tokenizer.hpp"
 
 using namespace strata::cli;
 using strata::UserError;

@@ -1,4 +1,4 @@
-#include "data/token_statistics.hpp"
+#include "tools/data/token_statistics.hpp"
 
 #include <cmath>
 

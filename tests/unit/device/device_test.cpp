@@ -13,7 +13,7 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "plugin_host/registry.hpp"
+#include "plugins/registry.hpp"
 
 using namespace strata;
 

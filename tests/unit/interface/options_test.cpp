@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "error_of.hpp"
-#include "unit/plugin_host/little_options.hpp"
+#include "unit/plugins/little_options.hpp"
 
 using namespace strata;
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "plugin_host/engine_plugins.hpp"
+#include "plugins/engine_plugins.hpp"
 #include "step/learning_rate.hpp"
 
 namespace strata {

@@ -17,7 +17,7 @@ namespace {
 std::int64_t blocks = 0;
 }
 
-// Called by each basic block of core/program, as compiled for this test.
+// Called by each basic block of core/engine/program, as compiled for this test.
 extern "C" void __sanitizer_cov_trace_pc() {  // NOLINT(bugprone-reserved-identifier)
   ++blocks;
 }

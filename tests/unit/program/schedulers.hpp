@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "plugin_host/engine_plugins.hpp"
-#include "plugin_host/registry.hpp"
+#include "plugins/engine_plugins.hpp"
+#include "plugins/registry.hpp"
 
 #include "program/lower.hpp"
 

@@ -1,11 +1,9 @@
 // `offload: auto` in a program that brings its model: steps with it are measured before the run's own.
-#include <strata/auto_offload.hpp>
-
 #include "group/launch_place.hpp"
+#include "plan/choose_offload.hpp"
 #include "program.hpp"
 #include "run/implementation.hpp"
 #include "run/launch_groups.hpp"
-#include "run/settle_homes.hpp"
 
 using namespace strata;
 
@@ -15,15 +13,12 @@ TEST_CASE("a program lets homes be chosen for a model of its own, and no number 
                                           "train.global_batch=auto", "train.steps=3"};
   std::vector<std::string> automatic = settings;
   automatic.insert(automatic.end(), {"offload.automatic=true", "offload.host.plugin=cpu"});
-  CHECK_THROWS_WITH(initialize(small_model(), config.file(), automatic),
-                    Catch::Contains("calls strata::accept_automatic_offload() first"));
-  accept_automatic_offload();
 
   const launch::LaunchPlace place = launch::read_environment();
   const runtime::ResolvedRun settled =
       read_program_config(small_model(), config.file(), automatic, {}, {1, "the test"}, [&](runtime::ResolvedRun& run) {
         CHECK(run.config.offload.automatic);
-        runtime::settle_homes(run, {0, 1, 0}, 1, runtime::launch_groups(place));
+        runtime::settle_offload(run, {0, 1, 0}, 1, runtime::launch_groups(place), false);
       });
   CHECK_FALSE(settled.config.offload.automatic);
 

@@ -7,8 +7,8 @@
 #include <barrier>
 #include <cmath>
 
-#include "dry_run/dry_run.hpp"
 #include "local_training_runs.hpp"
+#include "plan/dry_run.hpp"
 
 namespace local_training {
 namespace {

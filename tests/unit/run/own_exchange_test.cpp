@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "dry_run/dry_run.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;

@@ -1,6 +1,6 @@
 // Scheduler pipedream: what its copies of weights take, and what it cannot be combined with.
-#include "dry_run/dry_run.hpp"
 #include "piped_stack.hpp"
+#include "plan/dry_run.hpp"
 
 using namespace piped_stack;
 

@@ -2,7 +2,7 @@
 #include <strata/options.hpp>
 #include <strata/run_context.hpp>
 
-#include "dry_run/dry_run.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "dry_run/dry_run.hpp"
 #include "every_pair.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;

@@ -7,10 +7,10 @@
 #include <map>
 #include <utility>
 
-#include "dry_run/dry_run.hpp"
 #include "every_pair.hpp"
 #include "far_memory.hpp"
 #include "first.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;

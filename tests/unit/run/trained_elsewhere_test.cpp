@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "dry_run/dry_run.hpp"
 #include "far_memory.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;

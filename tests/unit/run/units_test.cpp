@@ -6,7 +6,7 @@
 #include <map>
 
 #include "checkpoint/ranges.hpp"
-#include "dry_run/dry_run.hpp"
+#include "plan/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;

@@ -3,7 +3,7 @@
 #include <strata/partitioner.hpp>
 #include <strata/plain_device.hpp>
 
-#include "state/buffers.hpp"
+#include "memory/buffers.hpp"
 
 // Buffers of one rank whose device is the processor, or, if not `on_host`, is taken for one with memory of its own.
 struct HostBuffers {

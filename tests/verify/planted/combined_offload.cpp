@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-#include "planted/planted.hpp"
+#include "conformance/planted/planted.hpp"
 
 namespace {
 

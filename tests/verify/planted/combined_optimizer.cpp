@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "planted/planted.hpp"
+#include "conformance/planted/planted.hpp"
 
 namespace {
 

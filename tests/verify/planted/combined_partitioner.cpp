@@ -8,7 +8,7 @@
 
 #include <set>
 
-#include "planted/planted.hpp"
+#include "conformance/planted/planted.hpp"
 
 namespace {
 

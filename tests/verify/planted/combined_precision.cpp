@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "planted/planted.hpp"
+#include "conformance/planted/planted.hpp"
 
 namespace {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <utility>
 
+#include "conformance/planted/planted.hpp"
 #include "in_backward.hpp"
-#include "planted/planted.hpp"
 
 namespace {
 

@@ -1,0 +1,289 @@
+#include "checkpoint/resume.hpp"
+
+#include <ATen/ops/full.h>
+#include <c10/core/GradMode.h>
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/content.hpp"
+#include "checkpoint/plugin_state.hpp"
+#include "checkpoint/resume_rules.hpp"
+#include "checkpoint/save_checkpoint.hpp"
+#include "checkpoint/state_shard.hpp"
+#include "group/numbers.hpp"
+#include "plugins/plugin_call.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t read_round_bytes = std::uint64_t{256} << 20;  // read between two meetings of the ranks
+
+// Where `from` points: one checkpoint, or a folder of them.
+struct Target {
+  fs::path path;
+  bool one = false;
+};
+
+Target target_of(const config::RunConfig& config, const std::string& from) {
+  if (from == "latest") {
+    if (config.checkpoint.path.empty())
+      throw UserError(
+          "--resume: checkpoint.path is empty, so there is no latest checkpoint; set it, or name a folder: --resume "
+          "PATH");
+    return {config.checkpoint.path, false};
+  }
+  const fs::path folder = checkpoint::resolve_latest(from);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) throw UserError("--resume " + from + ": there is no such folder");
+  return {folder, checkpoint::CheckpointFolder(folder).steps().empty()};
+}
+
+// Rank 0's number, on all ranks.
+std::int64_t from_rank_0(Group& world, at::Device device, std::int64_t number) {
+  return reduce_numbers(world, device, {world.rank() == 0 ? number : 0}).front();
+}
+
+// Loads one checkpoint, in steps that the ranks take together.
+class Loading {
+ public:
+  Loading(const config::RunConfig& config, Session& session, const PluginSet& plugins, const checkpoint::RunData& data)
+      : config_(config), session_(session), plugins_(plugins), data_(data), rank_(session.stage().rank) {}
+
+  // Every file whole, and the checkpoint this run's. Changes nothing yet.
+  Outcome examine(const fs::path& folder) {
+    std::optional<checkpoint::Verification> verification;
+    return work_in_rounds(world(), device(), [&] {
+      if (!verification) {
+        saved_ = checkpoint::TrainingCheckpoint::read(folder);
+        verification.emplace(saved_, rank_, world().size());
+      }
+      return verification->advance(read_round_bytes);
+    });
+  }
+
+  // Every rank has read the folder by itself: on another host its path may lead to another one.
+  void check_same() const {
+    const std::vector<std::int64_t> contents =
+        gather_numbers(world(), device(), {static_cast<std::int64_t>(checkpoint::content_of(saved_))});
+    const auto other = std::ranges::find_if(contents, [&](std::int64_t one) { return one != contents.front(); });
+    if (other != contents.end())
+      throw UserError(saved_.folder.string() + ": rank " + std::to_string(other - contents.begin()) +
+                      " reads another checkpoint here than rank 0; name a folder that all ranks share");
+  }
+
+  void load() {
+    const c10::NoGradGuard no_grad;
+    std::optional<checkpoint::RangeSource> source;
+    std::size_t entry = 0;
+    std::vector<state::OptimizerState::Entry>& entries = session_.stage().optimizer_state->entries();
+    work_in_rounds(world(), device(), [&] {
+      if (!source) {
+        check_settings(saved_, config_);
+        check_data();
+        check_model(saved_, session_.stage().model_layers);
+        source.emplace(saved_.folder, saved_.files, saved_.parameters);
+        check_optimizer_state(saved_, *source, session_.stage());
+        load_plugins();
+        load_pending();
+      }
+      for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
+        read +=
+            read_entry(*source, *session_.stage().optimizer_state, entries[entry], saved_.pending.has_value(), local());
+      return entry < entries.size();
+    }).check();
+    session_.publish();
+    if (local() == nullptr) return;
+    entry = 0;
+    work_in_rounds(world(), device(), [&] {
+      for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
+        read += read_master_of_group(*source, *session_.stage().optimizer_state, entries[entry], *local());
+      return entry < entries.size();
+    }).check();
+    session_.publish_values();
+  }
+
+  Resumed result() const { return {saved_.folder.string(), saved_.step, saved_.updates, saved_.optimizer_updates}; }
+  const checkpoint::TrainingCheckpoint& saved() const { return saved_; }
+
+ private:
+  Group& world() const { return *session_.stage().world; }
+  at::Device device() const { return session_.store().device(); }
+  const LocalTraining* local() const { return session_.stage().local ? &*session_.stage().local : nullptr; }
+
+  void check_data() const {
+    const std::string saved_over = saved_.folder.string() + ": was saved over data of " +
+                                   std::to_string(saved_.data.samples) + " samples, and " + config_.data.path + " has ";
+    const std::string remedy =
+        "; a resumed run must keep its data. To train these weights on other data, export them (`strata checkpoint "
+        "export`) and begin a new run with model.init";
+    if (saved_.data.samples != data_.samples) throw UserError(saved_over + std::to_string(data_.samples) + remedy);
+    if (saved_.data.content && data_.content && saved_.data.content != data_.content)
+      throw UserError(saved_over + "as many of other tokens" + remedy);
+  }
+
+  void load_pending() const {
+    StageState& stage = session_.stage();
+    const auto [learning_rate, updates, gradient_factor, momentum] =
+        saved_.pending.value_or(checkpoint::PendingUpdate());
+    const double apply = saved_.pending ? 1.0 : 0.0;
+    stage.scalars = {learning_rate,
+                     updates,
+                     at::full({}, gradient_factor, stage.scalar_options()),
+                     at::full({}, apply, stage.scalar_options()),
+                     momentum,
+                     static_cast<std::uint64_t>(config_.train.seed)};
+  }
+
+  void load_plugins() const {
+    const bool same_layout = saved_.layout == saved_layout(config_);
+    const std::optional<checkpoint::PluginFile> own = plugin_file(same_layout ? rank_ : 0);
+    const bool is_split = saved_.file(checkpoint::plugins_file_name) != nullptr;  // else of format 1
+    std::optional<checkpoint::PluginFile> shared;
+    if (is_split) shared.emplace(saved_.folder / checkpoint::plugins_file_name);
+    if (!is_split && !same_layout) check_equal(*own);
+    for (const auto& [slot, named] : plugins_.all()) {
+      const checkpoint::SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
+      const checkpoint::SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
+      if (of_all == nullptr && of_rank == nullptr) continue;  // chosen anew: differing_settings() tells
+      if (is_split && !same_layout && of_all == nullptr) refuse_other_layout(named.name);
+      checkpoint::SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
+      if (!same_layout) values = values.of_all_ranks();
+      if (values.state_version > named->state_version())
+        throw UserError(saved_.folder.string() + ": holds state of version " + std::to_string(values.state_version) +
+                        " of " + named.name + ", and the plugin of this name here reads up to version " +
+                        std::to_string(named->state_version()) + "; use the plugin that saved it, or a newer one");
+      const checkpoint::PluginStateReader reader(saved_.folder.string(), values,
+                                                 {shared ? &*shared : nullptr, same_layout && own ? &*own : nullptr});
+      load_plugin(named, values.state_version, reader);
+    }
+  }
+
+  void load_plugin(const NamedPlugin<Plugin>& named, int version, checkpoint::PluginStateReader reader) const {
+    plugin_call(named.name, "load()", rank_, [&] { named->load(reader, version); });
+  }
+
+  // A rank's own values; nothing where it has none.
+  std::optional<checkpoint::PluginFile> plugin_file(std::int64_t rank) const {
+    const std::int64_t ranks = saved_.layout.world_size;
+    for (const std::string& name :
+         {checkpoint::rank_file_name(rank, ranks), checkpoint::former_rank_file_name(rank, ranks)})
+      if (saved_.file(name) != nullptr)
+        return std::optional<checkpoint::PluginFile>(std::in_place, saved_.folder / name);
+    return std::nullopt;
+  }
+
+  // Of format 1, on other ranks: only what all ranks had alike can be taken over. Each rank looks at a share of the
+  // files.
+  void check_equal(const checkpoint::PluginFile& first) const {
+    for (std::int64_t rank = 1 + rank_; rank < saved_.layout.world_size; rank += world().size()) {
+      const std::optional<checkpoint::PluginFile> theirs = plugin_file(rank);
+      for (const checkpoint::SavedPlugin& plugin : first.plugins()) {
+        const checkpoint::SavedPlugin* const other = theirs ? theirs->find(plugin.slot, plugin.plugin) : nullptr;
+        if (other == nullptr || !(other->of_all_ranks() == plugin.of_all_ranks())) refuse_other_layout(plugin.plugin);
+      }
+    }
+  }
+
+  [[noreturn]] void refuse_other_layout(const std::string& plugin) const {
+    throw UserError(
+        saved_.folder.string() + ": " + plugin +
+        " saved other values on some ranks than on rank 0; resume with the ranks and stages of the run that "
+        "saved it: " +
+        std::to_string(saved_.layout.world_size) +
+        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.pipeline));
+  }
+
+  const config::RunConfig& config_;
+  Session& session_;
+  const PluginSet& plugins_;
+  checkpoint::RunData data_;
+  std::int64_t rank_;
+  checkpoint::TrainingCheckpoint saved_;
+};
+
+}  // namespace
+
+std::string earlier_checkpoints(const config::RunConfig& config, const std::string& resume) {
+  if (config.checkpoint.path.empty()) return "";
+  const std::vector<std::int64_t> steps = checkpoint::CheckpointFolder(config.checkpoint.path).steps();
+  if (steps.empty()) return "";
+  return "checkpoint.path: " + config.checkpoint.path + " holds checkpoints of an earlier run, up to step-" +
+         std::to_string(steps.back()) + "; go on from them with " + resume + ", or name another folder";
+}
+
+void check_start(const config::RunConfig& config, const std::optional<std::string>& from) {
+  if (!from) {
+    const std::string earlier = earlier_checkpoints(config, "--resume");
+    if (!earlier.empty()) throw UserError(earlier);
+    return;
+  }
+  const Target target = target_of(config, *from);
+  const checkpoint::CheckpointFolder folder(target.path);
+  const std::optional<std::int64_t> step = target.one ? std::nullopt : folder.latest();
+  if (!target.one && !step) return;
+  checkpoint::TrainingCheckpoint saved;
+  try {
+    saved = checkpoint::TrainingCheckpoint::read(target.one ? target.path : folder.of_step(*step));
+  } catch (const checkpoint::DamagedCheckpoint&) {
+    if (target.one) throw;
+    return;  // resume() looks for an earlier one
+  }
+  check_settings(saved, config);
+}
+
+std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
+                              const PluginSet& plugins, const checkpoint::RunData& data) {
+  const Target target = target_of(config, from);
+  const checkpoint::CheckpointFolder folder(target.path);
+  const bool leader = session.stage().rank == 0;
+  Group& world = *session.stage().world;
+  Loading loading(config, session, plugins, data);
+  if (target.one) {
+    loading.examine(target.path).check();
+  } else {
+    const at::Device device = session.store().device();
+    std::int64_t step = from_rank_0(world, device, leader ? folder.latest().value_or(-1) : 0);
+    if (step < 0) {
+      if (leader)
+        spdlog::warn("{}: there is no checkpoint yet; the run starts at its first step", target.path.string());
+      return std::nullopt;
+    }
+    for (;;) {
+      const Outcome outcome = loading.examine(folder.of_step(step));
+      if (outcome.failure != Failure::Damaged) {
+        outcome.check();
+        break;
+      }
+      const std::int64_t before = from_rank_0(world, device, leader ? folder.finite_below(step).value_or(-1) : 0);
+      if (before < 0) throw UserError(outcome.text + "; there is no earlier checkpoint to go on from");
+      if (leader)
+        spdlog::warn("{}; going on from {}, the one before it", outcome.text, folder.of_step(before).string());
+      step = before;
+    }
+  }
+  loading.check_same();
+  if (!loading.saved().is_finite()) {
+    const std::string found = loading.saved().folder.string() + ": " + loading.saved().not_finite + " is not finite";
+    if (!target.one)
+      throw UserError(found +
+                      ", and there is no earlier checkpoint to go on from; start anew with a lower learning "
+                      "rate, or name this one to go on from it: --resume " +
+                      loading.saved().folder.string());
+    if (leader) spdlog::warn("{}; it is gone on from nevertheless, as it was named", found);
+  }
+  const std::string differing = differing_settings(loading.saved(), config, session.learning_rate());
+  loading.load();
+  if (leader && !differing.empty())
+    spdlog::warn("{}: this run differs from the one that was saved: {}", loading.result().folder, differing);
+  return loading.result();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,115 @@
+// The engine's own keys. Each is described once: as a row of a list in run_config.hpp, beside the field that it fills,
+// or in keys.cpp where code of its own resolves its section. From a row come the type and range of a value, the
+// default, the field's value, `strata config show`, `explain` and configs/REFERENCE.md, what ranks compare before they
+// start, and what a resumed run may change.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/schema.hpp"
+
+namespace strata::config {
+
+struct RunConfig;
+struct PluginChoice;
+
+// What a key changes. A resumed run must keep Samples, logs a changed Numbers and may change the others.
+enum class Affects {
+  Nothing,  // logs, waiting, measuring: no number of the training
+  Files,    // which files are read and written
+  Numbers,  // losses and weights
+  Samples,  // which samples a step reads and which random numbers it draws: losses and weights as well
+};
+
+// What ranks compare of a key before they start. A key that is not compared by its value is per host: a path that each
+// host may have in another place.
+enum class Compared {
+  Value,
+  Content,  // what the path names: tokens, weights
+  Use,      // whether it is given. The path is free: rank 0 alone writes there
+};
+
+struct Effect {
+  constexpr Effect(Affects what, Compared part = Compared::Value) : affects(what), compared(part) {}
+  Affects affects;
+  Compared compared;
+  constexpr bool per_host() const { return compared != Compared::Value; }
+};
+constexpr Effect same_content(Affects affects) {
+  return {affects, Compared::Content};
+}
+constexpr Effect written_by_rank_0(Affects affects) {
+  return {affects, Compared::Use};
+}
+
+// The default of a row: a text as a YAML file would have it, or one of the two below.
+struct Default {
+  constexpr Default(const char* as_in_yaml) : text(as_in_yaml) {}
+  constexpr Default(const char* as_in_yaml, const char* meaning, bool none)
+      : text(as_in_yaml), automatic(meaning), required(none) {}
+  const char* text;
+  const char* automatic = "";
+  bool required = false;
+};
+inline constexpr Default required{"", "", true};
+// `auto`, which then means this.
+constexpr Default automatic(const char* meaning) {
+  return {"auto", meaning, false};
+}
+
+// `option.name` is the whole dotted path. Beside the types of <strata/options.hpp> there are:
+//   plugin  a plugin of `kind`. Default: see configs/defaults.yaml, as the core names no plugin
+//   layers  none, all, or a list of layer numbers
+//   parameter_rules  a list of sections, see ParameterRule in run_config.hpp
+//   variants  a list of texts, see core/tools/compare/variants.hpp
+//   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
+struct Key {
+  OptionSpec option;
+  bool required = false;
+  std::string automatic;  // what `auto` means, which is then the default; empty: `auto` is not allowed
+  Effect effect = Affects::Numbers;
+  std::string kind = {};               // of type plugin
+  bool optional = false;               // of type plugin: `none` is allowed
+  Affects options = Affects::Numbers;  // of type plugin: what the plugin's options affect
+  // Puts the value into its field; the second one for type plugin. Null: code of its own reads the key.
+  void (*set)(RunConfig&, const OptionValue&) = nullptr;
+  void (*choose)(RunConfig&, PluginChoice) = nullptr;
+};
+
+// `limits` as in <strata/options.hpp>. Throws Bug for a row that is malformed.
+Key make_key(std::string_view path, std::string_view type, Default value, std::string_view limits,
+             std::string_view unit, Effect effect, std::string_view documentation,
+             void (*set)(RunConfig&, const OptionValue&) = nullptr);
+
+// The key SLOT.plugin. Its options affect what the choice of the plugin affects. Key::options may be less where
+// resuming sees a change by itself, as with a model, whose parameters it compares.
+Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
+               void (*choose)(RunConfig&, PluginChoice), bool optional = false);
+
+// The setter of a field of RunConfig, of an option's type.
+#define STRATA_KEY_SETTER(type, field) \
+  [](RunConfig& run, const OptionValue& value) { run.field = std::get<STRATA_OPTION_TYPE_##type>(value); }
+
+const std::vector<Key>& keys();
+const Key* find_key(std::string_view path);  // null when the engine has no such key
+// What an engine's key or a plugin's option affects.
+Effect effect_of(std::string_view path);
+// The position of a key in listings; a plugin's option has that of the key that names its plugin.
+std::size_t place_among_keys(std::string_view path);
+
+// A section that names a plugin: `partitioner: {plugin: NAME, NAME: {options}}`.
+struct PluginSlot {
+  std::string path;
+  std::string kind;
+  bool optional = false;  // `plugin: none` is allowed
+};
+
+// In the order in which `auto` is resolved: the device first, which others depend on.
+const std::vector<PluginSlot>& plugin_slots();
+const PluginSlot* plugin_slot(std::string_view path);
+
+// The keys and sections of the engine directly below `path` ("" is the top).
+std::vector<std::string> known_children(std::string_view path);
+
+}  // namespace strata::config

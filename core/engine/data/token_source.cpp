@@ -1,0 +1,87 @@
+#include "data/token_source.hpp"
+
+#include <strata/error.hpp>
+#include <strata/input_file.hpp>
+
+#include <algorithm>
+
+#include "plugins/plugin_call.hpp"
+
+namespace strata::data {
+
+using plugin_host::plugin_call;
+
+TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std::string path)
+    : plugin_name_(std::move(plugin_name)), path_(std::move(path)), first_{0} {
+  plugin_call(plugin_name_, "open()", [&] {
+    try {
+      set_ = plugin.open(path_);
+    } catch (const MissingFile& error) {
+      throw UserError(std::string(error.what()) +
+                      "; correct the path, or make a token file of text: `strata data pack`");
+    }
+    strata_check(set_ != nullptr, "open() gives no data set");
+    files_ = set_->files();
+  });
+  for (const TokenFileInfo& file : files_) first_.push_back(first_.back() + file.tokens);
+  if (token_count() < 1) throw Bug(plugin_name_ + ": files() names no file with a token");
+}
+
+std::vector<std::pair<std::string, std::int64_t>> TokenSource::facts() const {
+  return plugin_call(plugin_name_, "facts()", [&] { return set_->facts(); });
+}
+
+std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
+  strata_check(seq_len >= 1, "TokenSource::sample_count: seq_len is at least 1");
+  const std::int64_t samples = (token_count() - 1) / seq_len;
+  if (samples >= 1) return samples;
+  throw UserError(Place{path()}, "holds " + std::to_string(token_count()) + " tokens, and one sample of seq_len " +
+                                     std::to_string(seq_len) + " takes seq_len + 1 = " + std::to_string(seq_len + 1) +
+                                     "; use a longer file or a smaller seq_len");
+}
+
+std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& request) const {
+  std::unique_ptr<const Samples> order =
+      plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
+  if (order != nullptr) {
+    if (order->count() < std::max<std::int64_t>(request.samples, 1))
+      throw Bug(plugin_name_ + ": its own order holds " + std::to_string(order->count()) + " samples, and " +
+                std::to_string(request.samples) + " were asked for");
+    return order;
+  }
+  throw UserError(Place{path_},
+                  "the plugin " + plugin_name_ + " has no order of its own; choose the order sequential or shuffled");
+}
+
+void TokenSource::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
+  strata_check(first >= 0 && count >= 0 && first <= token_count() - count,
+               "TokenSource::copy: a range outside the row");
+  plugin_call(plugin_name_, "copy()", [&] { set_->copy(first, count, destination); });
+}
+
+void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, std::int64_t end) const {
+  strata_check(first >= 0 && end <= token_count(), "TokenSource::check_vocabulary: a range outside the row");
+  constexpr std::int64_t block_tokens = std::int64_t{1} << 16;
+  std::vector<std::int64_t> block(static_cast<std::size_t>(std::clamp<std::int64_t>(end - first, 0, block_tokens)));
+  for (; first < end; first += std::ssize(block)) {
+    const std::int64_t count = std::min(std::ssize(block), end - first);
+    copy(first, count, block.data());
+    // Negative when any id is outside: a loop the compiler vectorises. The search for the culprit runs once, if at all.
+    std::int64_t outside = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+      outside |= block[static_cast<std::size_t>(i)] | (vocabulary - 1 - block[static_cast<std::size_t>(i)]);
+    if (outside >= 0) continue;
+    const auto wrong = std::ranges::find_if(block, [&](std::int64_t id) { return id < 0 || id >= vocabulary; });
+    refuse_token(first + (wrong - block.begin()), *wrong, vocabulary);
+  }
+}
+
+void TokenSource::refuse_token(std::int64_t token, std::int64_t id, std::int64_t vocabulary) const {
+  const auto file = static_cast<std::size_t>(std::ranges::upper_bound(first_, token) - first_.begin()) - 1;
+  throw UserError(Place{files_[file].path},
+                  "token " + std::to_string(token - first_[file]) + " has id " + std::to_string(id) +
+                      ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
+                      "; is it the file of another tokenizer, or of another type than " + files_[file].type + "?");
+}
+
+}  // namespace strata::data

@@ -1,0 +1,72 @@
+#include "plugins/plugin_call.hpp"
+
+#include <c10/util/Exception.h>
+#include <strata/error.hpp>
+
+#include <atomic>
+
+#include "plugins/floating_point.hpp"
+#include "plugins/machine_error.hpp"
+
+namespace strata::plugin_host {
+namespace {
+
+// Whether libtorch says that an operator needs values, which tensors on meta do not have.
+bool needs_values(const std::string& text) {
+  for (const char* sign : {"meta tensor", "Meta tensor", "on Meta", "'Meta' backend", "Meta kernel", "fake impl"})
+    if (text.find(sign) != std::string::npos) return true;
+  return false;
+}
+
+constexpr const char* on_meta =
+    "; before a run, and in `strata plan`, plugins compute on meta tensors, which have shapes and no values: use "
+    "operators whose result has a shape that does not depend on values, read no value on the host (item(), to the CPU, "
+    "data_ptr()), and leave out what needs one where tensor.is_meta()";
+
+thread_local const CallInProgress* innermost = nullptr;
+std::atomic<const CallInProgress*> newest{nullptr};
+
+}  // namespace
+
+CallInProgress::CallInProgress(const std::string& plugin, const void* function, std::string (*text_of)(const void*))
+    : plugin_(plugin),
+      function_(function),
+      text_of_(text_of),
+      outer_(innermost),
+      floating_point_(floating_point_control()) {
+  newest = innermost = this;
+}
+
+CallInProgress::~CallInProgress() {
+  newest = innermost = outer_;
+}
+
+void CallInProgress::check_floating_point() const {
+  const std::string change = changed_floating_point(floating_point_);
+  if (!change.empty()) throw Bug(change);
+}
+
+const CallInProgress* CallInProgress::now() {
+  return innermost != nullptr ? innermost : newest.load();
+}
+
+void rethrow_from_plugin(const std::string& plugin, const std::string& function) {
+  const std::string where = "plugin " + plugin + ": " + function + ": ";
+  try {
+    throw;
+  } catch (const UserError& error) {
+    throw UserError(where + error.what());
+  } catch (const EnvironmentError& error) {
+    throw EnvironmentError(where + error.what());
+  } catch (const c10::DistError& error) {
+    throw EnvironmentError(where + first_line(error));
+  } catch (const std::exception& error) {
+    if (const std::optional<std::string> text = machine_error(error)) throw EnvironmentError(where + *text);
+    const std::string text = first_line(error);
+    throw Bug(where + text + (needs_values(text) ? on_meta : ""));
+  } catch (...) {
+    throw Bug(where + "threw something that is not a std::exception");
+  }
+}
+
+}  // namespace strata::plugin_host

@@ -1,0 +1,59 @@
+#include "resolve/unused_settings.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+
+namespace strata::runtime {
+
+namespace {
+
+// The keys that `strata train` and `strata compare` honour by themselves, and what a program does in their place.
+struct OfCommands {
+  const char* key;
+  const char* instead;
+};
+constexpr OfCommands keys_of_commands[]{
+    {"metrics.csv", "`strata train` writes these files: write the StepResult of engine.step() where it is wanted"},
+    {"export", "`strata train` writes this folder after its last step: call engine.export_weights(FOLDER)"},
+    {"compare", "`strata compare` trains these variants: start the program once for each, with its settings"}};
+
+[[noreturn]] void refuse_key(const OfCommands& one, const Place& place, const std::string& value) {
+  throw UserError(place, std::string(one.key) + " is " + config::shown(value) +
+                             ", which does nothing in a program: " + one.instead + ", and leave " + one.key + " out");
+}
+
+}  // namespace
+
+void check_memory_budget(const ResolvedRun& run) {
+  const bool chooses_batch = run.translation && run.translation->automatic_batch > 0;
+  if (run.config.memory_budget == 0 || run.config.offload.automatic || chooses_batch) return;
+  const auto row =
+      std::ranges::find_if(run.config.listing, [](const config::Resolved& one) { return one.path == "memory_budget"; });
+  throw UserError(Place{row->origin},
+                  "memory_budget is " + config::to_text(row->value) +
+                      ", which does nothing: neither are homes chosen, as offload.automatic is false, nor the "
+                      "micro-batch, which a ds_config's batch \"auto\" leaves open; leave memory_budget out, or set "
+                      "device_budget to refuse what takes more");
+}
+
+void check_program_keys(const std::vector<config::Node>& trees) {
+  for (auto tree = trees.begin() + 1; tree < trees.end(); ++tree)
+    for (const OfCommands& one : keys_of_commands) {
+      const config::Node* const node = config::find(*tree, one.key);
+      const bool empty = node == nullptr || node->kind == config::NodeKind::Null ||
+                         (node->kind == config::NodeKind::Scalar && node->text.empty()) ||
+                         (node->kind == config::NodeKind::Sequence && node->items.empty());
+      if (!empty) refuse_key(one, node->place, node->kind == config::NodeKind::Scalar ? node->text : "[...]");
+    }
+}
+
+void check_program_keys(const config::RunConfig& run) {
+  for (const config::Resolved& row : run.listing)
+    for (const OfCommands& one : keys_of_commands) {
+      const std::string value = config::to_text(row.value);
+      if (row.path == one.key && !value.empty()) refuse_key(one, Place{row.origin}, value);
+    }
+}
+
+}  // namespace strata::runtime

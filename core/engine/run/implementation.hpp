@@ -1,0 +1,64 @@
+// What stands behind <strata/engine.hpp>.
+#pragma once
+#include <strata/engine.hpp>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/machine_error.hpp"
+#include "run/run.hpp"
+#include "step/step_in_parts.hpp"
+
+namespace strata {
+
+// Resolves the config of a program that may bring plugins and a model; `model` may be null: the config then names one.
+// `settle` then settles what is open, by plans and steps with the model before the run's own. Throws UserError.
+runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+                                         std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
+                                         const config::World& world,
+                                         const std::function<void(runtime::ResolvedRun&)>& settle = {});
+
+// Throws "FILE:LINE: engine.CALL: text".
+[[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text);
+
+// What an engine holds, and what its calls share.
+class Engine::Implementation {
+ public:
+  // [collective]
+  Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
+                 const runtime::MakeGroups& make_groups);
+
+  const config::RunConfig& config() const { return resolved.config; }
+  // Each throws the UserError of a call that cannot be.
+  void check_usable(const char* call, const Where& where) const;
+  void check_between_steps(const char* call, const Where& where) const;
+  void check_fresh(const char* call, const Where& where) const;
+  data::TokenBatch checked(const Batch& batch, const char* call, const Where& where) const;
+  // Runs what cannot be taken up again in the middle, a part of a step for instance.
+  template <typename Work>
+  decltype(auto) part(Work&& work) {
+    try {
+      return std::forward<Work>(work)();
+    } catch (...) {
+      broken = true;
+      run.stop();  // also where the program catches the error and goes on: nobody waits for what is under way
+      plugin_host::rethrow_to_program();
+    }
+  }
+
+  runtime::ResolvedRun resolved;
+  runtime::Run run;
+  std::optional<runtime::StepInParts> parts;  // nothing where a step cannot be cut into them
+  std::uint64_t identity;
+  bool started = false;                         // a step was begun, or a checkpoint was loaded
+  bool broken = false;                          // a call failed in the middle of a step
+  std::int64_t forwards = 0;                    // since the engine was made
+  std::int64_t valid_tokens = 0;                // this rank's, of the step under way
+  std::chrono::steady_clock::time_point begin;  // of the step under way
+};
+
+}  // namespace strata

@@ -1,0 +1,135 @@
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <atomic>
+
+#include "plan/choose_offload.hpp"
+#include "resolve/unused_settings.hpp"
+#include "run/implementation.hpp"
+#include "run/launch_groups.hpp"
+
+namespace strata {
+
+namespace {
+
+constexpr const char* program_model = "program";  // what errors and `config show` call a model that the program brings
+
+// What a config may not say when the program brings the model.
+void check_no_model(const std::vector<config::Node>& trees) {
+  for (const config::Node& tree : trees) {
+    const config::Node* section = config::find(tree, "model");
+    const config::Node* plugin =
+        section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
+    if (plugin == nullptr || plugin->kind != config::NodeKind::Scalar) continue;
+    throw UserError(
+        plugin->place,
+        "model.plugin is " + config::shown(plugin->text) +
+            ", and this program brings a model of its own: leave model.plugin out, or initialize without a model");
+  }
+}
+
+void add(plugin_host::PluginRegistry& registry, ProgramPlugin plugin) {
+  registry.register_plugin(plugin.kind, plugin.name, std::move(plugin.make), std::move(plugin.options),
+                           std::move(plugin.capabilities));
+}
+
+// The program's model while the config is resolved: dry runs and measured steps end, and the model goes on.
+class LentModel final : public Model {
+ public:
+  explicit LentModel(Model& model) : model_(model) {}
+  void configure(const std::string& config_json) override { model_.configure(config_json); }
+  int layers() const override { return model_.layers(); }
+  std::int64_t vocabulary() const override { return model_.vocabulary(); }
+  std::int64_t maximum_sequence_length() const override { return model_.maximum_sequence_length(); }
+  LayerInfo describe(int layer, const BatchShape& batch) const override { return model_.describe(layer, batch); }
+  std::unique_ptr<Layer> build(int layer, ModelContext& context) const override { return model_.build(layer, context); }
+  CheckpointNames checkpoint_names() const override { return model_.checkpoint_names(); }
+  std::string hugging_face_config(at::ScalarType dtype) const override { return model_.hugging_face_config(dtype); }
+
+ private:
+  Model& model_;
+};
+
+struct ProgramModel {
+  std::unique_ptr<Model> model;
+  bool lent = true;  // until the config is resolved
+};
+
+ProgramPlugin plugin_of(const std::shared_ptr<ProgramModel>& held) {
+  const auto make = [held](PluginContext&) -> std::unique_ptr<Plugin> {
+    if (!held->model) throw Bug("the program's model was taken before");
+    if (held->lent) return std::make_unique<LentModel>(*held->model);
+    return std::move(held->model);
+  };
+  return {PluginKind::Model, program_model, make, {}, {}};
+}
+
+std::uint64_t next_identity() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
+                   const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
+  plugin_host::silence_libraries();
+  const launch::LaunchPlace place = launch::read_environment();
+  const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
+  const runtime::MakeGroups groups = runtime::launch_groups(place);
+  const auto settle = [&](runtime::ResolvedRun& run) {
+    runtime::settle_offload(run, rank, std::max(place.local_size, 1), groups, rank.rank == 0);
+  };
+  return Engine(std::make_unique<Engine::Implementation>(
+      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place),
+                          settle),
+      rank, groups));
+}
+
+}  // namespace
+
+runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+                                         std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
+                                         const config::World& world,
+                                         const std::function<void(runtime::ResolvedRun&)>& settle) {
+  const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
+  const auto extend = [&](std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry) {
+    for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
+    runtime::check_program_keys(trees);
+    if (!held->model) return;
+    check_no_model(trees);
+    settings.push_back(std::string("model.plugin=") + program_model);
+    trees.back() = config::read_settings(settings);
+    add(registry, plugin_of(held));
+  };
+  runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
+  runtime::check_program_keys(run.config);
+  runtime::check_memory_budget(run);
+  if (settle) settle(run);
+  held->lent = false;
+  return run;
+}
+
+Engine::Implementation::Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
+                                       const runtime::MakeGroups& make_groups)
+    : resolved(std::move(resolved_run)),
+      run(resolved, runtime::open_training(resolved.config, place.rank), place, make_groups),
+      parts(runtime::StepInParts::cut(run.session().program(), run.session().executor())),
+      identity(next_identity()) {
+  run.try_writing("");
+  run.fill();
+}
+
+Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
+                  const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
+  if (!model)
+    throw UserError(
+        "strata::initialize got a null model; leave the argument out to train the model that the config names");
+  return plugin_host::for_program(
+      [&] { return make_engine(std::move(model), config_file, settings, std::move(plugins)); });
+}
+
+Engine initialize(const std::string& config_file, const std::vector<std::string>& settings,
+                  std::vector<ProgramPlugin> plugins) {
+  return plugin_host::for_program([&] { return make_engine(nullptr, config_file, settings, std::move(plugins)); });
+}
+
+}  // namespace strata

@@ -1,0 +1,199 @@
+#include "run/run.hpp"
+
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/agreement.hpp"
+#include "group/numbers.hpp"
+#include "group/stop_request.hpp"
+#include "plugins/plugin_call.hpp"
+#include "step/seconds_since.hpp"
+#include "text/first_of.hpp"
+
+namespace strata::runtime {
+
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
+                       const NamedPlugin<DataSource>& plugin) {
+  const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
+  SampleRequest request{config.model.seq_len, 0, static_cast<std::uint64_t>(config.train.seed)};
+  request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
+  data::TokenSource source(*plugin.plugin, plugin.name, data.path);
+  return {data::OrderedSamples(std::move(source), data.order, request, data.document_end),
+          data::BatchPlan{config.train.micro_batch, config.parallel.data, config.train.accumulation}};
+}
+
+void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary) {
+  if (!data.document_end || *data.document_end < vocabulary) return;
+  throw UserError(section + ".document_end is " + std::to_string(*data.document_end) +
+                  ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
+                  "; give the id with which the file's documents end, or a model with a larger vocabulary");
+}
+
+void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
+  constexpr std::int64_t round_tokens = std::int64_t{16} << 20;
+  Group& world = *session.stage().world;
+  std::int64_t first = world.rank() * round_tokens;
+  work_in_rounds(world, session.store().device(), [&] {
+    const std::int64_t end = std::min(first + round_tokens, source.token_count());
+    if (first < end) source.check_vocabulary(vocabulary, first, end);
+    first += world.size() * round_tokens;
+    return first < source.token_count();
+  }).check();
+}
+
+report::StepRecord Run::step() {
+  const auto begin = std::chrono::steady_clock::now();
+  if (!next_ || next_->step != steps_done_) next_ = input_of(steps_done_, read(steps_done_));
+  StepInput input = scalars(steps_done_);  // as the step before left them
+  input.batches = std::move(next_->batches);
+  input.valid_tokens = next_->valid_tokens;
+  next_.reset();
+  if (another_follows()) next_ = input_of(steps_done_ + 1, read(steps_done_ + 1));
+  const double data_s = seconds_since(begin);
+  report::StepRecord record = make(input, next_ ? &*next_ : nullptr);
+  record.data_s = data_s;
+  record.step_s = seconds_since(begin);
+  return record;
+}
+
+report::StepRecord Run::step(const std::vector<data::TokenBatch>& batches) {
+  session_.executor().forget_ahead();  // which was made of other micro-batches
+  return make(input_of(steps_done_, batches), nullptr);
+}
+
+report::StepRecord Run::make(const StepInput& input, const StepInput* next) {
+  const auto begin = std::chrono::steady_clock::now();
+  const StepOutcome outcome = session_.step(input, next);
+  return conclude(input, outcome, seconds_since(begin));
+}
+
+bool Run::another_follows() const {
+  const std::int64_t done = steps_done_ + 1;
+  return session_.looks_ahead() && done < config_.train.steps &&
+         !(validation_ && is_due(done, config_.validation.every));
+}
+
+report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
+  const std::string what = "the loss of step " + std::to_string(input.step + 1);
+  const bool finite = std::isfinite(outcome.loss);
+  not_finite_ = finite ? "" : what;
+  if (!finite) saver_.take_loss(outcome.loss, what);
+  report::StepRecord record;
+  try {
+    record = record_of(input, outcome, step_s);
+  } catch (const EnvironmentError&) {  // the run ends here
+    saver_.mark_if_disproven();
+    throw;
+  }
+  if (finite) saver_.take_loss(outcome.loss, what);  // may remove a checkpoint: the step counts even if that fails
+  return record;
+}
+
+report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& outcome, double step_s) {
+  report::StepRecord record;
+  record.step = input.step;
+  record.learning_rate = input.learning_rate;
+  record.outcome = outcome;
+  stopped_by_ = outcome.stopped_by;
+  check_updates_within_step(input, outcome);
+  record.applied = judge(record);
+  ++steps_done_;
+  if (record.applied) {
+    ++updates_;
+    optimizer_updates_ += std::max(session_.stage().updates_within_step, 1);
+  }
+  record.step_s = step_s;
+  record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
+  return record;
+}
+
+// What would have to be known before an update that a stage makes by itself. The step's one all-reduce tells all ranks
+// alike, and the run ends before anything is saved.
+void Run::check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const {
+  if (session_.stage().updates_within_step == 0) return;
+  const std::string& scheduler = session_.scheduler();
+  const std::string step = "step " + std::to_string(input.step + 1) + ": ";
+  if (outcome.valid_tokens != input.tokens)
+    throw UserError(step + std::to_string(input.tokens - outcome.valid_tokens) + " of " + std::to_string(input.tokens) +
+                    " targets are ignored, and " + scheduler +
+                    " updates within the step: each update takes the mean over its tokens, of which all must count; "
+                    "train on data without ignored targets, or choose another scheduler");
+  if (!outcome.finite)
+    throw EnvironmentError(step + "the gradient is not finite, and " + scheduler +
+                           " has updated weights by it within the step; resume from the last checkpoint with a lower "
+                           "learning rate, or choose another scheduler");
+}
+
+// Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
+// collective of its own.
+bool Run::judge(report::StepRecord& record) {
+  const StepOutcome& outcome = record.outcome;
+  if (!outcome.finite) record.non_finite = session_.executor().non_finite_parameters();
+  const std::string found =
+      "gradients that are not finite, from the loss backwards: " + config::first_of(record.non_finite, 4);
+  const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
+  const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
+    return precision->judge({record.step + 1, outcome.gradient_norm, outcome.finite});
+  });
+  if (verdict == Verdict::Stop)
+    throw EnvironmentError("step " + std::to_string(record.step + 1) + ": " + precision.name +
+                           " ends the run: " + precision->stop_reason() + "; " + found);
+  if (verdict == Verdict::Skip && outcome.finite)
+    throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
+  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step + 1, found);
+  return outcome.finite && verdict == Verdict::Apply;
+}
+
+std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
+  strata_check(has_data(), "a run without data reads none");
+  std::vector<data::TokenBatch> batches;
+  for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
+    batches.push_back(data_->micro_batch(step, micro_batch, session_.place().data));
+  return batches;
+}
+
+StepInput Run::input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const {
+  StepInput input = scalars(step);
+  std::int64_t valid = 0;
+  for (const data::TokenBatch& batch : batches) {
+    input.batches.push_back(on_device(step, static_cast<std::int64_t>(input.batches.size()), batch));
+    valid += batch.valid_tokens;
+  }
+  input.valid_tokens = session_.counted(valid);
+  return input;
+}
+
+StepInput Run::scalars(std::int64_t step) const {
+  StepInput input;
+  input.step = step;
+  input.seed = static_cast<std::uint64_t>(config_.train.seed);
+  input.tokens = config_.train.global_batch * config_.model.seq_len;
+  input.stop_requested = stop_requested_;
+  input.clip = config_.train.clip;
+  input.updates = optimizer_updates_;
+  input.learning_rate = session_.learning_rate().rate(updates_);
+  input.momentum = session_.learning_rate().momentum(updates_);
+  return input;
+}
+
+MicroBatch Run::on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
+  const at::Device device = session_.store().device();
+  const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
+  return {batch.tokens.to(device), batch.targets.to(device),
+          step * config_.train.global_batch + run * config_.train.micro_batch};
+}
+
+int Run::agree_to_stop() {
+  if (!stop_requested_) return 0;
+  const std::vector<std::int64_t> counts =
+      reduce_numbers(*session_.stage().world, session_.store().device(), stop_counts(stop_requested_()));
+  return stopped_by_ = counted_signal(counts.data());
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,98 @@
+#include "run/saved_model.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/resume.hpp"
+#include "resolve/model_options.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+using checkpoint::TrainingCheckpoint;
+
+std::string key_of(const config::PluginChoice& model, const std::string& option) {
+  return model.slot + "." + model.name + "." + option;
+}
+
+bool gives(const config::PluginChoice& model, const std::string& option) {
+  return std::ranges::find(model.given, option) != model.given.end();
+}
+
+// The model's options of the saved run. What it did not save, an option that came later, has its default.
+OptionValues saved_options(const TrainingCheckpoint& saved, const config::PluginChoice& model,
+                           plugin_host::PluginRegistry& registry) {
+  const std::vector<OptionSpec>& specs = registry.find(PluginKind::Model, model.plugin).manifest.options;
+  OptionValues values = default_options(specs);
+  for (const OptionSpec& spec : specs)
+    if (const std::string* const text = saved.setting(key_of(model, spec.name)))
+      values.set(spec.name, parse_option(spec, *text));
+  return values;
+}
+
+}  // namespace
+
+void take_saved_model(ResolvedRun& run, const std::string& path) {
+  const TrainingCheckpoint saved = checkpoint::read_latest(path);
+  config::PluginChoice& model = run.config.model.plugin;
+  const std::string folder = saved.folder.string();
+  const std::string* const plugin = saved.setting("model.plugin");
+  if (plugin != nullptr && !plugin->starts_with('/') && *plugin != model.name)
+    throw UserError(model.place, "model.plugin is " + model.name + ", and " + folder +
+                                     " was saved with model.plugin = " + *plugin +
+                                     "; take the model of the run that saved it");
+  const OptionValues theirs = saved_options(saved, model, *run.registry);
+  OptionValues taken = model.options;
+  for (const std::string& option : theirs.names())
+    if (!gives(model, option) || acts_in_training_only(option)) taken.set(option, theirs.value(option));
+  const std::vector<std::string> others = options_of_another_model(model, taken, theirs, *run.registry);
+  if (!others.empty()) {
+    const std::string key = key_of(model, others.front());
+    throw UserError(model.options_place,
+                    key + " is " + config::to_text(taken.value(others.front())) + ", and " + folder +
+                        " was saved with " + config::to_text(theirs.value(others.front())) +
+                        ": another model of the same weights" + "; leave " + key + " out to evaluate the saved one");
+  }
+  model.options = taken;
+  for (config::Resolved& row : run.config.listing)
+    for (const std::string& option : theirs.names())
+      if (row.path == key_of(model, option) && config::to_text(row.value) != config::to_text(taken.value(option)))
+        row = {row.path, taken.value(option), folder};
+}
+
+void check_kept_model(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                      const TrainingCheckpoint& saved) {
+  const config::PluginChoice& model = config.model.plugin;
+  if (model.options.names().empty()) return;
+  const OptionValues then = saved_options(saved, model, registry);
+  const std::vector<std::string> others = options_of_another_model(model, model.options, then, registry);
+  if (others.empty()) return;
+  const std::string key = key_of(model, others.front());
+  throw UserError(saved.folder.string() + ": was saved with " + key + " = " +
+                  config::to_text(then.value(others.front())) + ", and this run has " +
+                  config::to_text(model.options.value(others.front())) + "; a resumed run must keep its model: set " +
+                  key + " back, or start anew from exported weights (strata checkpoint export, model.init)");
+}
+
+void check_resume(const ResolvedRun& run, const std::optional<std::string>& from) {
+  check_start(run.config, from);
+  if (!from) return;
+  std::optional<TrainingCheckpoint> saved;
+  try {
+    saved = checkpoint::read_latest(*from == "latest" ? run.config.checkpoint.path : *from);
+  } catch (const UserError&) {
+    return;  // there is none yet, or it is damaged and an earlier one will be looked for: see resume()
+  }
+  check_kept_model(run.config, *run.registry, *saved);
+}
+
+std::optional<Resumed> resume(Run& run, const ResolvedRun& resolved, const std::string& from) {
+  const std::optional<Resumed> resumed = run.resume(from);
+  if (resumed) check_kept_model(resolved.config, *resolved.registry, TrainingCheckpoint::read(resumed->folder));
+  return resumed;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,93 @@
+#pragma once
+#include <strata/communicator.hpp>
+#include <strata/data_source.hpp>
+#include <strata/device.hpp>
+#include <strata/learning_rate.hpp>
+#include <strata/mesh.hpp>
+#include <strata/model.hpp>
+#include <strata/offload_device.hpp>
+#include <strata/optimizer.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/scheduler.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "group/group_provider.hpp"
+#include "plugins/host_context.hpp"
+#include "plugins/plugin_stack.hpp"
+#include "plugins/registry.hpp"
+#include "step/own_exchange_host.hpp"
+#include "step/stage.hpp"
+
+namespace strata::runtime {
+
+// A figure that a plugin reports.
+struct Metric {
+  std::string unit;
+  double value = 0.0;
+};
+
+// The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
+class PluginSet {
+ public:
+  // Loads and makes all but the communicator, which `with_communicator` asks for. The capability rules are checked
+  // first, so that what cannot combine is refused before anything is loaded.
+  PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator);
+  ~PluginSet();
+  PluginSet(const PluginSet&) = delete;
+  PluginSet& operator=(const PluginSet&) = delete;
+
+  NamedPlugin<Device> device;
+  NamedPlugin<Communicator> communicator;  // plugin is null without one
+  NamedPlugin<Model> model;
+  NamedPlugin<PrecisionPolicy> precision;
+  NamedPlugin<Scheduler> scheduler;
+  NamedPlugin<Partitioner> partitioner;
+  NamedPlugin<Optimizer> optimizer;
+  NamedPlugin<LearningRate> learning_rate;
+  NamedPlugin<OffloadDevice> parameter_offload;   // plugin is null without one
+  NamedPlugin<OffloadDevice> optimizer_offload;   // plugin is null without one
+  NamedPlugin<OffloadDevice> activation_offload;  // plugin is null without one
+  NamedPlugin<DataSource> data;                   // plugin is null without data.path
+  NamedPlugin<DataSource> validation;             // plugin is null without validation.path
+
+  OwnExchangeHost own_exchange;  // what optimizer and partitioner said of it
+
+  // All that were made, by the config's slot, in that order.
+  const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }
+
+  // Those made after `first` and itself, or all; each once. Errors are logged. The destructor calls it too.
+  void shutdown(const Plugin* first = nullptr) noexcept;
+
+  const MeshShape& mesh() const { return mesh_; }
+  // "partitioner/name.metric" -> figure, as plugins set them from whichever thread.
+  std::map<std::string, Metric> metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return metrics_;
+  }
+
+ private:
+  template <typename Kind>
+  NamedPlugin<Kind> make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry);
+
+  int rank_;
+  MeshShape mesh_;
+  mutable std::mutex metrics_mutex_;
+  std::map<std::string, Metric> metrics_;
+  std::vector<std::unique_ptr<PluginContext>> contexts_;
+  std::vector<std::pair<std::string, NamedPlugin<Plugin>>> all_;
+  plugin_host::PluginStack plugins_;
+};
+
+// Makes the provider of a rank's groups, once its plugins are there. [collective]
+using MakeGroups = std::function<std::unique_ptr<GroupProvider>(
+    const config::RunConfig& config, const plugin_host::PluginRegistry& registry, PluginSet& plugins)>;
+
+}  // namespace strata::runtime

@@ -1,0 +1,65 @@
+#include "tools/bench/bench_ranks.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+#include "group/group_plan.hpp"
+
+namespace strata::bench {
+
+namespace {
+
+constexpr std::chrono::seconds patience{60};
+
+runtime::GroupSettings group_settings(Communicator& communicator, const launch::LaunchPlace& place) {
+  const std::vector<std::string> moved = communicator.device_types();
+  if (std::find(moved.begin(), moved.end(), "cpu") == moved.end())
+    throw UserError("bench measures communicators with tensors in host memory; this one moves only tensors on " +
+                    (moved.empty() ? "no device" : moved.front()) + "; use tests/gpu.sh on a GPU machine");
+  runtime::GroupSettings settings;
+  settings.communicator = &communicator;
+  settings.rank = place.rank;
+  settings.local_rank = place.local_rank;
+  settings.timeout = patience;
+  settings.interface_address = place.interface_address;
+  return settings;
+}
+
+}  // namespace
+
+BenchRanks::BenchRanks(Communicator& communicator, const launch::LaunchPlace& place)
+    : mesh_(mesh_of(place)),
+      rank_(place.rank),
+      factory_(std::make_unique<runtime::RunStore>(place, patience), group_settings(communicator, place)),
+      all_(factory_.make(runtime::world_request(mesh_))) {}
+
+NamedGroups BenchRanks::connect(const std::vector<GroupSpec>& specs) {
+  NamedGroups groups;
+  for (const GroupSpec& spec : specs)
+    groups[spec.name] = factory_.make(runtime::data_parallel_request(mesh_, place_of(mesh_, rank_), spec));
+  return groups;
+}
+
+Pending start(Collective collective, Group& ranks, const at::Tensor& whole, const at::Tensor& part,
+              const at::Tensor& other) {
+  switch (collective) {
+    case Collective::AllGather:
+      return ranks.all_gather(whole, part);
+    case Collective::ReduceScatter:
+      return ranks.reduce_scatter(part, whole, ReduceOperation::Sum);
+    case Collective::AllReduce:
+      return ranks.all_reduce(whole, ReduceOperation::Sum);
+    case Collective::Broadcast:
+      return ranks.broadcast(whole, 0);
+    case Collective::Reduce:
+      return ranks.reduce(whole, 0, ReduceOperation::Sum);
+    case Collective::AllToAll:
+      return ranks.all_to_all(other, whole);
+    default:
+      return {};
+  }
+}
+
+}  // namespace strata::bench

@@ -1,0 +1,172 @@
+// strata_compare: what `strata compare CONFIG --vary KEY=A,B` runs, the same training run with some values varied.
+#include <strata/deepspeed.hpp>
+#include <strata/error.hpp>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tools/command/carry_out.hpp"
+#include "tools/command/leave.hpp"
+#include "tools/compare/comparison_page.hpp"
+#include "tools/compare/measure.hpp"
+#include "tools/compare/provenance.hpp"
+#include "tools/compare/variants.hpp"
+#include "tools/ranks/nproc.hpp"
+#include "tools/train/report_file.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+struct CompareArguments {
+  std::vector<std::string> configs;   // several files are several variants
+  std::vector<std::string> settings;  // a.b=c, for all variants
+  std::vector<std::string> vary;      // a.b=A,B,...
+  std::vector<std::string> variants;  // "a.b=A c=B"
+  MeasureOptions measure;
+  std::string format = "table";
+  std::string html;                // file for the HTML page; empty: none
+  std::vector<std::string> words;  // the command line
+};
+
+std::vector<config::Variant> variants_of_config(const std::string& file) {
+  const config::Node tree = config::read_file(file);
+  const config::Node* list = tree.get("compare");
+  return list == nullptr ? std::vector<config::Variant>{} : config::read_variants(*list);
+}
+
+// All combinations of configs, --variant and --vary; without those two, the config's own `compare:`.
+std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
+  std::vector<ComparedRun> runs;
+  for (const std::string& file : arguments.configs) {
+    std::vector<std::vector<config::Variant>> lists(1);
+    for (const std::string& text : arguments.variants)
+      lists[0].push_back({text, config::split_settings(text, "--variant")});
+    for (const std::string& text : arguments.vary) lists.push_back(config::vary(text));
+    if (arguments.variants.empty() && arguments.vary.empty()) lists[0] = variants_of_config(file);
+    for (const config::Variant& variant : config::every_combination(lists)) {
+      ComparedRun run{variant.name, file, arguments.settings};
+      run.settings.insert(run.settings.end(), variant.settings.begin(), variant.settings.end());
+      if (arguments.configs.size() > 1) run.name = file + (run.name.empty() ? "" : " ") + run.name;
+      runs.push_back(std::move(run));
+    }
+  }
+  if (runs.size() < 2)
+    throw UserError(
+        "nothing to compare: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
+  std::vector<std::string> names;
+  for (const ComparedRun& run : runs) names.push_back(run.name);
+  names = config::short_names(names);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
+  return runs;
+}
+
+// Throws UserError for a file that holds something else than an earlier page.
+void check_page(const report::ReportFile& page) {
+  const std::string begin = page.beginning(512);
+  if (!begin.empty() && !(begin.starts_with("<!doctype html>") && begin.find("<title>Strata") != std::string::npos))
+    page.refuse_content("a page of an earlier comparison");
+}
+
+int compare(const CompareArguments& arguments, std::ostream& out) {
+  launch::check_alone("strata compare");
+  const report::TableFormat format = report::parse_table_format(arguments.format);
+  std::vector<ComparedRun> runs = runs_of(arguments);
+  report::ReportFile page("--html", arguments.html);
+  check_page(page);
+  report::Provenance provenance = provenance_of(arguments.words);
+  report::Comparison comparison = measure(runs, arguments.measure);
+  comparison.provenance = std::move(provenance);
+  if (page.is_open()) {
+    std::ostringstream text;
+    report::print_page(comparison, text);
+    page.clear();
+    page.write(text.str());
+  }
+  if (format == report::TableFormat::Json) {
+    out << report::to_json(comparison).dump(2) << "\n";
+    return 0;
+  }
+  report::print(report::comparison_table(comparison, format), format, out);
+  if (format == report::TableFormat::Text) out << report::account_of_times(comparison) << "\n";
+  if (format == report::TableFormat::Markdown) {
+    out << "\n" << report::account_of_times(comparison) << "\n\n";
+    for (const auto& [name, text] : report::account_of_runs(comparison)) out << "- " << name << ": `" << text << "`\n";
+  }
+  return 0;  // even if variants differ
+}
+
+void describe(CLI::App& command, CompareArguments& arguments) {
+  command
+      .add_option("configs", arguments.configs,
+                  "Config file: .yaml, .toml or .json; several files are several variants")
+      ->required();
+  command
+      .add_option("--vary", arguments.vary,
+                  "Compare these values of a config key; the first is the baseline; repeatable: all combinations")
+      ->type_name("KEY=A,B")
+      ->allow_extra_args(false);
+  command
+      .add_option("--variant", arguments.variants,
+                  "The settings of one variant; the first --variant is the baseline; repeatable")
+      ->type_name("'KEY=A KEY=B'")
+      ->allow_extra_args(false);
+  add_set(command, arguments.settings, "Override one config value for all variants; repeatable");
+  add_nproc(command, arguments.measure.nproc, arguments.measure.oversubscribe);
+  command.add_flag("--thorough", arguments.measure.thorough,
+                   "Measure until there is a verdict on speed: 8 rounds, some minutes. By default a first look: a few "
+                   "steps of\neach, well under a minute where a step takes a second or less");
+  command
+      .add_option("--rounds", arguments.measure.rounds,
+                  "Rounds of measurement, two timed runs of each variant in each; 4 or more for a verdict on speed")
+      ->check(CLI::Range(1, 1000));
+  command
+      .add_option("--steps", arguments.measure.steps,
+                  "Timed steps per run (default: by the time of a step, 20 to 60; in a first look 3 to 60)")
+      ->check(CLI::Range(1, 1000000));
+  command
+      .add_option("--warmup-steps", arguments.measure.warmup_steps,
+                  "Untimed steps at the start of each run (default: 3; in a first look 1)")
+      ->check(CLI::Range(0, 1000000));
+  command
+      .add_option(
+          "--tolerance", arguments.measure.tolerance,
+          "Relative difference up to which losses, norms and gradients count as equal (default: the largest that the "
+          "precision plugins declare, or 1e-5)")
+      ->check(CLI::NonNegativeNumber);
+  add_format(command, arguments.format);
+  command.add_option("--html", arguments.html,
+                     "Also write an HTML page with the table, loss curves and bar charts to this file");
+  command.add_flag("--apart", arguments.measure.apart,
+                   "Run the variants one after the other. By default they run together and take turns step by step, if "
+                   "they fit in\n"
+                   "memory, so that a change in the machine's speed affects all alike");
+  command.add_flag("--quiet", arguments.measure.quiet, "Print no progress");
+  command.footer(
+      "Prints for every variant: step time and its ratio to the baseline, tokens/s, memory, bytes sent, and the first "
+      "step where its\nlosses, gradient norms or a parameter's gradient differ, and whether its plugins declared that "
+      "they would not. A first look is\nmeant for numbers, memory and large differences in speed. --thorough adds a "
+      "verdict on speed with a 99 % interval, by a\nsigned-rank test at the 1 % level of pairs of times of a round, "
+      "and "
+      "with\n--steps 100 or more names memory that grows from step to step.\n"
+      "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3 --thorough\n"
+      "  strata compare configs/report/stages.yaml --nproc 2 --set data.path=train.bin --html stages.html\n"
+      "  strata compare run.yaml --variant 'parallel.pipeline=1' --variant 'parallel.pipeline=2 "
+      "scheduler.plugin=1f1b'\n"
+      "  strata compare run.yaml --vary partitioner.plugin=zero3,$PWD/build/libmine.so --format markdown");
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  accept_deepspeed_configs();
+  CLI::App app("Compare training runs: speed, memory, traffic and numbers", "strata compare");
+  CompareArguments arguments;
+  arguments.words.assign(argv + 1, argv + argc);
+  describe(app, arguments);
+  CommandLine line{app, {argv + 1, argv + argc}};
+  line.action = [&] { return compare(arguments, std::cout); };
+  leave(carry_out(line));
+}

@@ -1,0 +1,33 @@
+// Runs the variants of a comparison and measures them.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tools/compare/comparison.hpp"
+#include "tools/compare/variant_runs.hpp"
+
+namespace strata::cli {
+
+struct MeasureOptions {
+  int nproc = 0;  // ranks; 0: one process
+  bool oversubscribe = false;
+  bool thorough = false;
+  std::optional<int> rounds;                 // given: measures in rounds without --thorough too
+  std::optional<std::int64_t> steps;         // timed steps of a run; empty: chosen by time
+  std::optional<std::int64_t> warmup_steps;  // empty: chosen with the steps
+  std::optional<double> tolerance;           // empty: the largest that the variants' precision plugins declare, or 1e-5
+  bool apart = false;
+  bool quiet = false;
+};
+
+// First every variant trains once to record its losses, gradient norms and gradient digests per step. Then the variants
+// are timed: all together, taking turns step by step (run_in_turns.hpp), if they fit in memory, else one after the
+// other, as with `apart`. A first look times each once. Otherwise each is timed twice in every round, in forward and in
+// reverse order; the runs of the baseline and of a variant in one half of a round form a pair, and paired_ratio.hpp
+// defines when they differ. Checks every variant before any runs, and says on standard error what is under way and how
+// long it will take. Throws UserError for a variant that cannot run here, EnvironmentError with the last lines of a run
+// that fails.
+report::Comparison measure(const std::vector<ComparedRun>& runs, const MeasureOptions& options);
+
+}  // namespace strata::cli

@@ -1,0 +1,13 @@
+// Where and when a comparison is made.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tools/compare/comparison.hpp"
+
+namespace strata::cli {
+
+// `words`: what follows `strata compare` on the command line.
+report::Provenance provenance_of(const std::vector<std::string>& words);
+
+}  // namespace strata::cli

@@ -1,0 +1,45 @@
+// `strata config`.
+#pragma once
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "plugins/registry.hpp"
+
+namespace strata::cli {
+
+// `strata config show FILE [--set a.b=c ...] [--nproc N] [--lr] [--format table|markdown|csv|json]`
+struct ConfigShow {
+  std::string file;
+  std::vector<std::string> settings;
+  config::World world;
+  std::string format = "table";
+  bool learning_rate = false;  // --lr: print the rate of every step instead of the config's values
+};
+
+// Resolves layers (config/run_config.hpp) with the plugins on their plugin_path.
+using ResolveConfig =
+    std::function<config::RunConfig(const std::vector<config::Node>& layers, const config::World& world)>;
+
+// Prints every value of the resolved config and where it comes from. Throws UserError, EnvironmentError.
+void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output);
+
+// Writes a config with its --set values as `format` ("yaml", "toml", "json"; empty: from the name of `file`, else yaml)
+// to `file`, or to `output` if it is empty. A ds_config is translated to Strata's keys; `log` gets one line per key.
+// What "auto" takes from the model's width is written where the settings name a model.
+// Defaults are not written. Throws UserError, EnvironmentError.
+void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::PluginRegistry> registry,
+                    const std::string& format, const std::string& file, std::ostream& output, std::ostream& log);
+
+// One key of the engine or option of a plugin: type, default, range, what it affects, an example. `path` is as in a
+// config; an option may stand beside `plugin`, as in optimizer.betas. A section prints a table of what is in it. Throws
+// UserError with the nearest for a path that leads nowhere.
+void config_explain(plugin_host::PluginRegistry& registry, const std::string& path, std::ostream& output);
+
+// configs/REFERENCE.md: a section for each of a config's, then one for each plugin.
+void config_reference(plugin_host::PluginRegistry& registry, std::ostream& output);
+
+}  // namespace strata::cli

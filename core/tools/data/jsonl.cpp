@@ -1,0 +1,39 @@
+#include "tools/data/jsonl.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+
+#include "text/json.hpp"
+#include "text/printable.hpp"
+
+namespace strata::data {
+
+std::string jsonl_text(std::string_view line, const std::string& key, const std::string& file, std::int64_t number) {
+  const Place place{file, static_cast<int>(std::min<std::int64_t>(number, INT32_MAX))};
+  const text::JsonDocument document(line, {file, "", place.line}, {longest_line});
+  const nlohmann::json& object = document.json();
+  if (!object.is_object()) {
+    throw UserError(place, std::string("holds ") + object.type_name() + "; each line must be a JSON object like {\"" +
+                               key + "\": \"...\"}");
+  }
+  const auto found = object.find(key);
+  if (found == object.end()) {
+    std::string keys;
+    for (const auto& [name, value] : object.items()) keys += (keys.empty() ? "" : ", ") + name;
+    throw UserError(place, "has no key '" + key + "'; --jsonl-key names the one that holds the text" +
+                               (keys.empty() ? "" : " (there is: " + text::one_line(keys) + ")"));
+  }
+  if (!found->is_string()) {
+    throw UserError(place, "its '" + key + "' is " + found->type_name() + ", and a string is wanted");
+  }
+  return found->get<std::string>();
+}
+
+void check_line(std::size_t bytes, const std::string& file, std::int64_t number) {
+  if (bytes <= longest_line) return;
+  throw UserError(Place{file, static_cast<int>(std::min<std::int64_t>(number, INT32_MAX))},
+                  "is longer than 256 MiB; a line holds one document, so split it into lines or documents");
+}
+
+}  // namespace strata::data

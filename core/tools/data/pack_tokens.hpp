@@ -1,0 +1,14 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "tools/data/pack.hpp"
+#include "tools/data/text_files.hpp"
+
+namespace strata::data {
+
+// pack_text's work with a tokenizer, but for finish().
+PackResult pack_tokens(const TextFiles& files, OutputFile& output, const PackOptions& options,
+                       const std::function<void(std::int64_t, std::int64_t)>& progress);
+
+}  // namespace strata::data

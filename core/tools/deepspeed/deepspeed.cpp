@@ -1,0 +1,36 @@
+#include "tools/deepspeed/deepspeed.hpp"
+
+#include <strata/deepspeed.hpp>
+
+#include <algorithm>
+#include <mutex>
+
+#include "config/keys.hpp"
+#include "tools/deepspeed/deepspeed_table.hpp"
+
+namespace strata::config {
+
+bool DeepSpeed::recognises(const Node& config) const {
+  const auto contains = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::vector<std::string> ours = known_children("");
+  bool found = false;
+  for (const Entry& entry : config.entries) {
+    if (!contains(ours, entry.key)) {
+      found = found || contains(deepspeed_children(""), entry.key);
+    } else if (entry.key == "optimizer" || entry.key == "scheduler") {
+      found = found || entry.value.get("type") != nullptr || entry.value.get("params") != nullptr;
+    } else if (entry.key != "checkpoint") {
+      return false;
+    }
+  }
+  return found;
+}
+
+}  // namespace strata::config
+
+void strata::accept_deepspeed_configs() {
+  static std::once_flag once;
+  std::call_once(once, [] { config::add_dialect(std::make_unique<config::DeepSpeed>()); });
+}

@@ -1,0 +1,73 @@
+// What a ds_config leaves "auto" and only the model or the free memory answers.
+#include <strata/error.hpp>
+
+#include <algorithm>
+
+#include "plan/memory_budget.hpp"
+#include "plan/model_facts.hpp"
+#include "text/size.hpp"
+#include "tools/deepspeed/deepspeed.hpp"
+
+namespace strata::config {
+
+namespace {
+
+// Ranks that share the memory this process measures. 0: other processes resolve the same config and would measure
+// other figures.
+int ranks_of(const World& world) {
+  return world.starts_ranks || world.size == 1 ? static_cast<int>(world.size) : 0;
+}
+
+// The largest divisor of the batch that "auto" is with which no rank needs more than its budget: training is the same
+// with any.
+void answer_micro_batch(DialectAnswers& answers, std::int64_t batch, const RunConfig& run,
+                        plugin_host::PluginRegistry& registry, int local_ranks) {
+  if (local_ranks == 0 && run.memory_budget == 0) {
+    answers.micro_batch = batch;
+    answers.micro_batch_origin =
+        "all of them: ranks that torchrun, mpirun or srun started would each measure other free memory; set "
+        "memory_budget=SIZE for the largest part that fits";
+    return;
+  }
+  const runtime::MemoryBudget budget =
+      runtime::memory_budget(run, run.memory_budget, registry, std::max(local_ranks, 1));
+  std::string tried;
+  std::int64_t bytes = 0;
+  for (std::int64_t samples = batch; samples > 0; --samples) {
+    if (batch % samples != 0) continue;
+    RunConfig candidate = run;
+    candidate.train.micro_batch = samples;
+    candidate.train.accumulation = run.train.accumulation * (batch / samples);
+    bytes = runtime::bytes_needed(candidate, registry);
+    tried +=
+        (tried.empty() ? "" : ", ") + std::to_string(samples) + (tried.empty() ? " take " : ": ") + format_bytes(bytes);
+    if (bytes > budget.bytes) continue;
+    answers.micro_batch = samples;
+    answers.micro_batch_origin = "the largest part of them that fits into " + format_bytes(budget.bytes) + " a rank (" +
+                                 budget.origin + "): " + tried;
+    return;
+  }
+  throw UserError("a micro-batch of one sample takes " + format_bytes(bytes) + " a rank, and there are " +
+                  format_bytes(budget.bytes) + " (" + budget.origin +
+                  "); use more ranks, a higher stage, activations.checkpoint=all, a shorter model.seq_len, or "
+                  "memory_budget=SIZE");
+}
+
+}  // namespace
+
+bool DeepSpeed::answer(const Translation& translation, const RunConfig& run, const World& world,
+                       plugin_host::PluginRegistry& registry, DialectAnswers& answers) const {
+  if (translation.asks_hidden_size) {
+    answers.hidden_size = runtime::hidden_size(run, registry);
+    return true;
+  }
+  if (translation.automatic_batch == 0 || answers.micro_batch) return false;
+  try {
+    answer_micro_batch(answers, translation.automatic_batch, run, registry, ranks_of(world));
+  } catch (const UserError& error) {
+    throw UserError(translation.automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
+  }
+  return true;
+}
+
+}  // namespace strata::config

@@ -1,0 +1,101 @@
+// `strata eval`: the mean loss and perplexity of a config's weights on its validation file.
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "plan/dry_run.hpp"
+#include "run/launch_groups.hpp"
+#include "run/saved_model.hpp"
+#include "text/formatted.hpp"
+#include "text/table.hpp"
+#include "tools/command/command.hpp"
+#include "tools/ranks/nproc.hpp"
+#include "tools/train/progress.hpp"
+#include "tools/train/train.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+void print(const report::ValidationResult& result, report::TableFormat format, std::ostream& out) {
+  if (format == report::TableFormat::Json) {
+    out << report::to_json(result).dump(2) << std::endl;
+    return;
+  }
+  report::print({{{"loss", true}, {"perplexity", true}, {"samples", true}, {"tokens", true}},
+                 {{report::formatted("%.6f", result.loss), report::formatted("%.4f", result.perplexity()),
+                   std::to_string(result.samples), std::to_string(result.valid_tokens)}}},
+                format, out);
+}
+
+runtime::ResolvedRun read_evaluation(const RunArguments& arguments, const std::string& checkpoint,
+                                     const config::World& world) {
+  runtime::ResolvedRun run = runtime::read_run(arguments.config, arguments.settings, world);
+  if (run.config.validation.data.path.empty())
+    throw UserError(arguments.config + ": no validation data; give --data FILE or set validation.path");
+  if (run.config.model.init.empty() && checkpoint.empty())
+    throw UserError(arguments.config +
+                    ": no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init");
+  if (!checkpoint.empty()) runtime::take_saved_model(run, checkpoint);
+  return run;
+}
+
+int evaluate(const RunArguments& arguments, const std::string& checkpoint, report::TableFormat format,
+             std::ostream& out) {
+  const launch::LaunchPlace place = launch::read_environment();
+  if (launch::starts_ranks(arguments.nproc, place)) {
+    const runtime::ResolvedRun run =
+        read_evaluation(arguments, checkpoint, config::World::started_here(arguments.nproc));
+    const runtime::SavedWeights weights(run.config.model.init, checkpoint);
+    runtime::check_evaluation(run.config, *run.registry, weights.model_config());  // report errors once
+    return start_ranks(arguments, run);
+  }
+  const runtime::ResolvedRun resolved = read_evaluation(arguments, checkpoint, runtime::world_of(place));
+  runtime::RunFiles files = runtime::open_evaluation(resolved.config, checkpoint);
+  runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
+                   runtime::launch_groups(place, "evaluation;"));
+  run.fill();
+  const bool terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::Launcher::OpenMpi;
+  report::Progress progress(std::cerr, terminal, 0, 1);
+  const report::ValidationResult result = run.validate([&](std::int64_t done, std::int64_t samples) {
+                                               if (place.rank == 0 && !arguments.report.quiet)
+                                                 progress.validating(done, samples);
+                                             })
+                                              .value();
+  progress.finish();
+  if (!std::isfinite(result.loss))
+    throw UserError(
+        "the loss of " + std::to_string(result.samples) + " samples is " + report::formatted("%f", result.loss) +
+        ": the weights are finite, and what the model computes with them is not; they are of a training that "
+        "diverged, or too large for " +
+        resolved.config.precision.name);
+  if (place.rank == 0) print(result, format, out);
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CommandLine& line) {
+  CLI::App& eval = *line.app.add_subcommand("eval", "Compute mean loss and perplexity on a validation file");
+  static RunArguments run;
+  static std::string checkpoint, format = "table";
+  add_run_options(line, eval, run);
+  CLI::Option* const init =
+      add_setting(eval, "--init", "model.init", run.settings, "Weights: a folder in Hugging Face format");
+  eval.add_option("--checkpoint", checkpoint,
+                  "Weights: a checkpoint of a training run, or the folder of its checkpoints for the latest one")
+      ->excludes(init);
+  add_setting(eval, "--data", "validation.path", run.settings, "Token file; sets validation.path");
+  add_format(eval, format);
+  eval.add_flag("--quiet", run.report.quiet, "Print only the result, no progress");
+  eval.footer(
+      "Prints the mean loss per token, the perplexity, and the number of samples and tokens.\n"
+      "  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2\n"
+      "  strata eval run.yaml --init hf_folder --data val.bin --format json");
+  line.on(eval, [] { return evaluate(run, checkpoint, report::parse_table_format(format), std::cout); });
+}
+
+}  // namespace strata::cli

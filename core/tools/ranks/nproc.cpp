@@ -1,0 +1,50 @@
+#include "tools/ranks/nproc.hpp"
+
+#include <strata/error.hpp>
+
+#include <charconv>
+
+#include "tools/ranks/run_ranks.hpp"
+
+namespace strata::launch {
+
+namespace {
+
+std::string as_rank(const LaunchPlace& place) {
+  const char* const variables = place.launcher == Launcher::OpenMpi ? "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"
+                                : place.launcher == Launcher::Slurm ? "SLURM_STEP_ID and SLURM_STEP_NUM_TASKS"
+                                                                    : "RANK and WORLD_SIZE";
+  return std::string("this process is already rank ") + std::to_string(place.rank) + " of " +
+         std::to_string(place.size) + ", which " + variables + " in its environment say";
+}
+
+}  // namespace
+
+bool is_rank_of_nproc(const LaunchPlace& place) {
+  return place.launcher == Launcher::Torchrun && place.run_name.starts_with(nproc_run);
+}
+
+bool starts_ranks(int ranks, const LaunchPlace& place) {
+  if (ranks == 0 || (is_rank_of_nproc(place) && place.size == ranks)) return false;
+  if (place.launcher == Launcher::None) return true;
+  throw UserError("--nproc " + std::to_string(ranks) + " starts ranks on this machine, and " + as_rank(place) +
+                  "; leave --nproc out to be that rank, or unset these variables to start ranks here");
+}
+
+void check_alone(const std::string& command) {
+  const LaunchPlace place = read_environment();
+  if (place.launcher == Launcher::None) return;
+  throw UserError(command + " starts runs of its own, and " + as_rank(place) + "; unset these variables");
+}
+
+std::string forgotten_srun(const LaunchPlace& place, const Environment& environment) {
+  const std::string tasks = environment("SLURM_NTASKS").value_or("");
+  int number = 0;
+  std::from_chars(tasks.data(), tasks.data() + tasks.size(), number);
+  if (place.launcher != Launcher::None || number < 2) return "";
+  return "Slurm gave this job " + tasks +
+         " tasks (SLURM_NTASKS), and this process, which srun did not start, is the only rank of its run; start the "
+         "ranks by srun, or by --nproc on one host";
+}
+
+}  // namespace strata::launch

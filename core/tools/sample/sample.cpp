@@ -1,0 +1,185 @@
+#include "tools/sample/sample.hpp"
+
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "plan/dry_run.hpp"
+#include "plan/model_facts.hpp"
+#include "run/launch_groups.hpp"
+#include "run/saved_model.hpp"
+#include "tools/ranks/nproc.hpp"
+#include "tools/sample/character_stream.hpp"
+#include "tools/sample/continuation.hpp"
+#include "tools/sample/written_tokens.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+using namespace strata::sample;
+
+// What a rank needs to begin.
+struct Prepared {
+  WrittenTokens written;
+  std::vector<std::int64_t> prompt;
+  runtime::ResolvedRun run;
+};
+
+WrittenTokens written_by(const SampleArguments& arguments) {
+  return arguments.prompt_tokens ? WrittenTokens::as_numbers() : WrittenTokens(arguments.tokenizer);
+}
+
+std::vector<std::int64_t> read_prompt(const SampleArguments& arguments, const WrittenTokens& written) {
+  if (!arguments.prompt && !arguments.prompt_tokens)
+    throw UserError("there is no text to go on from; give --prompt TEXT, or --prompt-tokens NUMBERS");
+  std::vector<std::int64_t> tokens = written.read(arguments.prompt ? *arguments.prompt : *arguments.prompt_tokens);
+  if (tokens.empty())
+    throw UserError("the prompt is empty; a text goes on from a token at least, so give a word with which it begins");
+  return tokens;
+}
+
+// The config of a run that computes no more than it must: one sample, of the prompt and what is made of it. Of a text
+// that is longer than model.seq_len the model sees the last tokens.
+Prepared prepare(const SampleArguments& arguments, const config::World& world) {
+  WrittenTokens written = written_by(arguments);
+  std::vector<std::int64_t> prompt = read_prompt(arguments, written);
+  runtime::ResolvedRun run =
+      runtime::read_run(arguments.run.config, arguments.run.settings, world, config::DataSection::Optional);
+  config::RunConfig& config = run.config;
+  if (config.model.init.empty() && arguments.checkpoint.empty())
+    throw UserError(arguments.run.config +
+                    ": no weights to sample from; give --checkpoint PATH or --init FOLDER, or set model.init");
+  if (!arguments.checkpoint.empty()) runtime::take_saved_model(run, arguments.checkpoint);
+  const std::int64_t given = std::ssize(prompt);
+  if (given > config.model.seq_len)
+    throw UserError("the prompt has " + std::to_string(given) + " tokens, and model.seq_len is " +
+                    std::to_string(config.model.seq_len) + ", which is what the model sees at a time; shorten it, or " +
+                    "--set model.seq_len=" + std::to_string(given) + " where the model takes that many");
+  config.model.seq_len = std::min(config.model.seq_len, given + arguments.tokens - 1);
+  config.train.micro_batch = 1;
+  config.train.global_batch = config.train.accumulation * config.parallel.data;
+  config.validation.data.path.clear();
+  return {std::move(written), std::move(prompt), std::move(run)};
+}
+
+std::optional<std::int64_t> document_end_of(const SampleArguments& arguments, const Prepared& prepared) {
+  const std::string& text = arguments.document_end;
+  if (text == "none") return {};
+  if (text == "auto") {
+    const std::optional<std::int64_t>& of_config = prepared.run.config.data.document_end;
+    return of_config ? of_config : prepared.written.document_end();
+  }
+  std::int64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc{} || end != text.data() + text.size() || id < 0)
+    throw UserError("--document-end is '" + text + "'; it must be none, auto or a token's number");
+  return id;
+}
+
+void check_prompt(const Prepared& prepared, std::int64_t vocabulary) {
+  const auto unknown = std::ranges::find_if(prepared.prompt, [&](std::int64_t token) { return token >= vocabulary; });
+  if (unknown == prepared.prompt.end()) return;
+  throw UserError("the prompt's token " + std::to_string(unknown - prepared.prompt.begin()) + ", counted from 0, is " +
+                  std::to_string(*unknown) + ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
+                  (prepared.written.numbers()
+                       ? "; give other tokens"
+                       : "; the model was not trained on the tokens of " + prepared.written.name() +
+                             ": give the --tokenizer that its tokens were made with"));
+}
+
+// What is said of a text: as it comes, or all at the end.
+class Output {
+ public:
+  Output(const SampleArguments& arguments, const Prepared& prepared, std::ostream& out)
+      : prepared_(prepared), json_(arguments.format == "json"), out_(out) {
+    const WrittenTokens& written = prepared.written;
+    if (!written.numbers()) prompt_ = stream_.add(*arguments.prompt);
+    for (const std::int64_t token : written.numbers() ? prepared.prompt : std::vector<std::int64_t>())
+      prompt_ += written.write(token).substr(prompt_.empty() ? 1 : 0);
+  }
+
+  void add(std::int64_t token) { show(stream_.add(prepared_.written.write(token))); }
+
+  void finish(const Continuation& made) {
+    show(stream_.finish());
+    if (!json_) {
+      out_ << std::endl;
+      return;
+    }
+    nlohmann::ordered_json object;
+    if (!prepared_.written.numbers()) object = {{"prompt", prompt_}, {"text", text_}};
+    object["prompt_tokens"] = prepared_.prompt;
+    object["tokens"] = made.tokens;
+    object["ended_by"] = made.ended ? "document_end" : "tokens";
+    out_ << object.dump(2) << std::endl;
+  }
+
+ private:
+  // Not before there is a token, so that an error stands alone.
+  void show(const std::string& text) {
+    if (!json_) out_ << (begun_ ? "" : prompt_) << text << std::flush;
+    begun_ = true;
+    text_ += text;
+  }
+
+  const Prepared& prepared_;
+  bool json_;
+  std::ostream& out_;
+  CharacterStream stream_;
+  std::string prompt_, text_;
+  bool begun_ = false;
+};
+
+// What all ranks must have been asked alike.
+std::string asked(const SampleArguments& arguments, const Prepared& prepared) {
+  const Choice& choice = arguments.choice;
+  const nlohmann::json all{prepared.prompt, arguments.tokens, choice.temperature,     choice.top_p,
+                           choice.top_k,    choice.seed,      arguments.document_end, prepared.written.name()};
+  return "sampling " + all.dump() + ";";
+}
+
+int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
+  const Prepared prepared = prepare(arguments, runtime::world_of(place));
+  if (place.rank == 0)
+    for (const std::string& note : prepared.written.notes()) spdlog::warn("{}: {}", prepared.written.name(), note);
+  const config::RunConfig& config = prepared.run.config;
+  const ContinuationSettings settings{arguments.choice, arguments.tokens, config.model.seq_len,
+                                      document_end_of(arguments, prepared)};
+  runtime::Run run(prepared.run, runtime::open_evaluation(config, arguments.checkpoint),
+                   {place.rank, place.size, place.local_rank},
+                   runtime::launch_groups(place, asked(arguments, prepared)));
+  check_prompt(prepared, run.model().vocabulary());
+  run.fill();
+  std::optional<Output> output;
+  if (place.rank == 0) output.emplace(arguments, prepared, out);
+  const Continuation made = continuation_of(
+      prepared.prompt, settings, prepared.written,
+      [&](std::span<const std::int64_t> text) { return run.session().next_token_logits(text); },
+      [&](std::int64_t token) {
+        if (output) output->add(token);
+      });
+  if (output) output->finish(made);
+  return 0;
+}
+
+}  // namespace
+
+int sample_command(const SampleArguments& arguments, std::ostream& out) {
+  const launch::LaunchPlace place = launch::read_environment();
+  if (!launch::starts_ranks(arguments.run.nproc, place)) return sample_on_rank(arguments, place, out);
+  const Prepared prepared = prepare(arguments, config::World::started_here(arguments.run.nproc));
+  (void)document_end_of(arguments, prepared);
+  const config::RunConfig& config = prepared.run.config;
+  const runtime::SavedWeights weights(config.model.init, arguments.checkpoint);
+  plugin_host::PluginRegistry& registry = *prepared.run.registry;
+  runtime::check_evaluation(config, registry, weights.model_config());  // report errors once
+  check_prompt(prepared, runtime::vocabulary_of(config, registry, weights.model_config()));
+  return start_ranks(arguments.run, prepared.run);
+}
+
+}  // namespace strata::cli

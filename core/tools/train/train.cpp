@@ -1,0 +1,257 @@
+#include "tools/train/train.hpp"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/weights.hpp"
+#include "plan/choose_offload.hpp"
+#include "plan/dry_run.hpp"
+#include "resolve/unused_settings.hpp"
+#include "run/launch_groups.hpp"
+#include "run/saved_model.hpp"
+#include "tools/command/command.hpp"
+#include "tools/ranks/nproc.hpp"
+#include "tools/ranks/run_ranks.hpp"
+#include "tools/train/interruption.hpp"
+#include "tools/train/turn.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+// True if a progress bar can be drawn on standard output. mpirun gives rank 0 a terminal but copies its output to its
+// own, which may be a pipe or a file that escape codes would spoil.
+bool terminal_under(const launch::LaunchPlace& place) {
+  return place.launcher != launch::Launcher::OpenMpi && isatty(STDOUT_FILENO) == 1;
+}
+
+// The message after a stopped run: what was saved and how to continue.
+std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
+  std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " +
+                     std::to_string(summary.steps_done) + " of " + std::to_string(config.train.steps);
+  if (!summary.saved_in.empty())
+    return text + "; saved in " + summary.saved_in + ": the same command with --resume goes on from there";
+  if (summary.steps == 0) return text + "; it had made no step, so there is nothing to save";
+  return text + "; nothing is saved, as checkpoint.path is empty";
+}
+
+bool logs_config(const RunArguments& arguments) {
+  return !arguments.quiet_config && !arguments.report.quiet;
+}
+
+// What all ranks must have been asked alike, as parts that end with semicolons: what they do together. Not --summary
+// and
+// --quiet, which are rank 0's alone.
+std::string asked(const RunArguments& arguments) {
+  const report::ReportSettings& report = arguments.report;
+  const auto given = [](const char* option, const std::string& value) {
+    return std::string(value.empty() ? "no " : "") + option + ";";
+  };
+  const std::string export_dtype = arguments.export_dtype.empty() ? "float32" : arguments.export_dtype;
+  return "--export-dtype " + export_dtype + ";" + given("--metrics", report.metrics_file) +
+         given("--trace", report.trace_file) +
+         (report.trace_file.empty() ? "" : "--trace-steps " + std::to_string(report.trace_steps) + ";") +
+         "--warmup-steps " + std::to_string(report.warmup_steps) + ";" + (arguments.digests ? "" : "no ") +
+         "--digests;" + (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
+}
+
+// An export replaces an empty folder, so nothing else may be written into it meanwhile.
+void check_export(const config::RunConfig& config, const report::ReportSettings& report) {
+  if (config.export_path.empty()) return;
+  checkpoint::check_export_folder(config.export_path);
+  const auto canonical = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path name = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+    return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
+  };
+  const std::filesystem::path folder = canonical(config.export_path);
+  const auto check = [&](const std::string& name, const std::string& path) {
+    if (path.empty()) return;
+    const std::filesystem::path other = canonical(path);
+    if (std::ranges::mismatch(folder, other).in1 == folder.end())
+      throw UserError(name + " lies in the folder of the export, " + config.export_path +
+                      ", which must be empty until the end; give it another place");
+  };
+  check("checkpoint.path " + config.checkpoint.path, config.checkpoint.path);
+  check("metrics.csv " + config.metrics_csv, config.metrics_csv);
+  check("--metrics " + report.metrics_file, report.metrics_file);
+  check("--summary " + report.summary_file, report.summary_file);
+  check("--trace " + report.trace_file, report.trace_file);
+}
+
+// What every rank would find wrong, said once. Homes that are left open are not looked at.
+void check_before_ranks(const runtime::ResolvedRun& run) {
+  config::RunConfig config = run.config;
+  if (!std::exchange(config.offload.automatic, false)) runtime::check_device_budget(config, *run.registry);
+  runtime::check_run(config, *run.registry);
+}
+
+// The name of the type to export in. Throws UserError if the run exports nothing, or has no source to take it from.
+std::string checked_export_dtype(const RunArguments& arguments, const config::RunConfig& config,
+                                 const runtime::RunFiles& files) {
+  if (arguments.export_dtype.empty()) return "float32";
+  if (config.export_path.empty())
+    throw UserError("--export-dtype is " + arguments.export_dtype + ", and the run exports no weights; give --export");
+  runtime::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
+  return arguments.export_dtype;
+}
+
+runtime::StopSignals::Answer answer_to_signals(const RunArguments& arguments, const launch::LaunchPlace& place) {
+  const bool bar = terminal_under(place) && !arguments.report.quiet;
+  return bar ? runtime::StopSignals::Answer::FreshLine : runtime::StopSignals::Answer::Line;
+}
+
+int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
+  using runtime::StopSignals;
+  const bool leader = place.rank == 0;
+  if (const std::string forgotten = launch::forgotten_srun(place); !forgotten.empty()) spdlog::warn("{}", forgotten);
+  // Under --nproc the launcher answers: it passes the signal on to its ranks.
+  const StopSignals signals(leader && !launch::is_rank_of_nproc(place) ? answer_to_signals(arguments, place)
+                                                                       : StopSignals::Answer::None);
+  runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
+  const config::RunConfig& config = resolved.config;
+  if (leader && logs_config(arguments)) log_deepspeed(resolved);
+  if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
+  runtime::check_resume(resolved, arguments.resume);
+  if (leader) check_export(config, arguments.report);
+  report::ReportSettings settings = arguments.report;
+  settings.terminal = terminal_under(place);
+  settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
+  report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
+  runtime::RunFiles files = runtime::open_training(config, place.rank);
+  const std::string export_dtype = checked_export_dtype(arguments, config, files);
+  const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
+  const runtime::MakeGroups make_groups = runtime::launch_groups(place, asked(arguments));
+  settings.predicted_step_s = runtime::settle_offload(resolved, rank, std::max(place.local_size, 1), make_groups,
+                                                      leader && !arguments.report.quiet);
+
+  runtime::Run run(resolved, std::move(files), rank, make_groups);
+  run.stop_when(StopSignals::requested);
+  run.try_writing(config.export_path, export_dtype);
+  std::optional<runtime::Resumed> resumed;
+  if (arguments.resume) resumed = runtime::resume(run, resolved, *arguments.resume);
+  if (resumed)
+    report.resumed(*resumed);
+  else
+    run.fill();
+  report.begin(run, arguments.digests);
+  const std::string saved_in = runtime::train(run, report);
+  const report::RunSummary& summary = report.finish(run, saved_in);
+  if (!config.export_path.empty() && summary.stopped_by == 0) run.export_weights(config.export_path, export_dtype);
+  report.write_summary();
+  if (leader) out << report::summary_table(summary) << std::flush;
+  if (summary.stopped_by == 0) return 0;
+  if (leader) std::cerr << "strata: " << stopped_text(summary, config) << std::endl;
+  return 128 + summary.stopped_by;
+}
+
+}  // namespace
+
+void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run) {
+  run.command_line = line.words;
+  add_config_file(command, "config,--config", run.config, run.settings, ", e.g. --set train.steps=10")->required();
+  command.add_flag("--quiet-config", run.quiet_config)->group("");  // for ranks: their launcher has already printed it
+  add_nproc(command, run.nproc, run.oversubscribe);
+}
+
+void log_deepspeed(const runtime::ResolvedRun& run) {
+  if (!run.translation) return;
+  for (const config::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
+}
+
+int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run, const std::string& answer) {
+  launch::RankProgram program;
+  program.ranks = arguments.nproc;
+  program.oversubscribe = arguments.oversubscribe;
+  program.arguments = arguments.command_line;
+  program.answer = answer;
+  if (run.translation) program.arguments.push_back("--quiet-config");
+  if (run.translation && run.translation->automatic_batch > 0)
+    program.arguments.insert(program.arguments.end(),
+                             {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch), "--set",
+                              "train.accumulation=" + std::to_string(run.config.train.accumulation)});
+  return launch::run_ranks(program);
+}
+
+int train_command(const RunArguments& arguments, std::ostream& out) {
+  const launch::LaunchPlace place = launch::read_environment();
+  if (!launch::starts_ranks(arguments.nproc, place)) return train_one_rank(arguments, place, out);
+  const runtime::ResolvedRun run =
+      runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
+  if (logs_config(arguments)) log_deepspeed(run);
+  runtime::check_memory_budget(run);
+  runtime::check_resume(run, arguments.resume);  // report errors once, not from every rank
+  check_before_ranks(run);
+  const int status =
+      start_ranks(arguments, run, runtime::StopSignals::text_of(answer_to_signals(arguments, launch::LaunchPlace{})));
+  if (!run.config.checkpoint.path.empty())
+    checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
+  return status;
+}
+
+void add_train(CommandLine& line) {
+  CLI::App& train = *line.app.add_subcommand("train", "Train a model");
+  static RunArguments run;
+  add_run_options(line, train, run);
+  add_model_and_data(train, run.settings);
+  train.add_option("--metrics", run.report.metrics_file,
+                   "Write one JSON object per step to this file; with --resume, go on with the file of the run before");
+  train
+      .add_flag("--digests", run.digests,
+                "Add to --metrics two layout-independent fingerprints of every parameter's gradient: a sum with "
+                "pseudo-random\n"
+                "signs, and the norm")
+      ->needs("--metrics");
+  train.add_option("--summary", run.report.summary_file,
+                   "Write one JSON object to this file at the end, in place of an earlier summary");
+  add_setting(train, "--export", "export", run.settings,
+              "Write the final weights to this new folder in Hugging Face format");
+  train
+      .add_option("--export-dtype", run.export_dtype,
+                  "Type of the weights that --export writes, float32 by default; source: that of model.init")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "source"}));
+  CLI::Option* const trace = train.add_option(
+      "--trace", run.report.trace_file,
+      "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE`\n"
+      "compares it with what the schedule predicts, and ui.perfetto.dev shows it");
+  train.add_option("--trace-steps", run.report.trace_steps, "How many steps to trace, after the warm-up")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000))
+      ->needs(trace);
+  train
+      .add_option("--warmup-steps", run.report.warmup_steps,
+                  "First steps to leave out of the summary's timings and of the trace")
+      ->check(CLI::NonNegativeNumber);
+  train
+      .add_option_function<std::string>(
+          "--resume", [](const std::string& from) { run.resume = from.empty() ? "latest" : from; },
+          "Resume from a checkpoint: its folder, or latest (the default): the latest in checkpoint.path")
+      ->expected(0, 1)
+      ->type_name("[PATH|latest]");
+  train.add_flag("--quiet", run.report.quiet, "Print only the summary, no progress");
+  train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see tools/train/turn.hpp
+  train.footer(
+      "Without --nproc, this process is one rank of the job that torchrun, mpirun or srun started, or the only rank.\n"
+      "  strata train configs/quickstart.yaml --nproc 2\n"
+      "  strata train run.yaml --set partitioner.plugin=ddp --set train.micro_batch=8\n"
+      "  torchrun --no-python --nproc-per-node 2 strata train run.yaml\n"
+      "  strata train run.yaml --resume --metrics metrics.jsonl\n"
+      "SIGINT (Ctrl-C) or SIGTERM: the current step finishes, a checkpoint is saved to checkpoint.path if it is set, "
+      "and the exit\n"
+      "status is 130 or 143. A second signal ends the run at once. To continue, run the same command with --resume; "
+      "the lines of\n"
+      "--metrics and metrics.csv up to the checkpoint's step are kept. Without --resume, files of an earlier run are "
+      "not overwritten.\n"
+      "Every file and folder that is written later is tried before the first step.");
+  line.on(train, [] { return train_command(run, std::cout); });
+}
+
+}  // namespace strata::cli

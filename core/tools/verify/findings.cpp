@@ -1,0 +1,203 @@
+#include "tools/verify/findings.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/formatted.hpp"
+
+namespace strata::verify {
+
+namespace {
+
+using report::formatted;
+
+std::string joined(const std::vector<std::string>& parts, const std::string& between) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+  return text;
+}
+
+std::string name_of(Axis axis) {
+  switch (axis) {
+    case Axis::None:
+      return "";
+    case Axis::Sequence:
+      return "slices of the sequence";
+    case Axis::Tensor:
+      return "tensor-parallel ranks";
+    case Axis::Pipeline:
+      return "pipeline stages";
+    case Axis::Data:
+      return "data-parallel ranks";
+    case Axis::MicroBatches:
+      return "micro-batches";
+  }
+  return "";
+}
+
+bool about(double value, double wanted) {
+  return std::abs(value - wanted) <= 0.02 * wanted;
+}
+
+// The axes along which it may be wrong: without one of them it is right; all of the run's where nothing helped.
+std::vector<Axis> suspects(const Findings& findings) {
+  std::vector<Axis> axes;
+  for (const SimplerRun& run : findings.right_without.empty() ? findings.tried : findings.right_without)
+    if (run.axis != Axis::None) axes.push_back(run.axis);
+  // Without tensor-parallel ranks there are no slices either.
+  if (std::ranges::find(axes, Axis::Sequence) != axes.end()) std::erase(axes, Axis::Tensor);
+  return axes;
+}
+
+std::string of_axes(const std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const Axis axis : axes) names.push_back(name_of(axis));
+  return names.empty() ? "ranks" : joined(names, " or ");
+}
+
+std::string guess_by_factor(const Findings& findings, double factor) {
+  std::vector<Axis> counted, averaged;
+  for (const Axis axis : suspects(findings)) {
+    const auto many = static_cast<double>(extent(findings.small.config(), axis));
+    if (many > 1 && about(factor, many)) counted.push_back(axis);
+    if (many > 1 && about(factor, 1.0 / many)) averaged.push_back(axis);
+  }
+  const std::string times = formatted("it is %.4g times the right one", factor);
+  if (!counted.empty()) return times + ": summed over the " + of_axes(counted) + " though each already has all of it";
+  if (!averaged.empty())
+    return times + ": a mean over the " + of_axes(averaged) + " where a sum belongs, or one of them alone";
+  return times;
+}
+
+std::string guess(const Findings& findings, const WrongStep& wrong, const WrongGradient* gradient) {
+  if (findings.plain_runs_differ)
+    return "one process computes another gradient when train.accumulation cuts the batch otherwise: the loss may be a "
+           "mean (it must be a sum over valid tokens), or a layer may mix samples";
+  if (wrong.step > 0)
+    return "the gradients of the step before are right, so the update between the two is not: not every element "
+           "gets it once, or not every rank sees it";
+  if (gradient == nullptr && wrong.norm && !wrong.loss)
+    return std::abs(wrong.norm->factor.value_or(0.0)) > 1.0
+               ? "every gradient is right and only the norm is not: some elements are counted by several ranks"
+               : "every gradient is right and only the norm is not: some elements are counted by no rank";
+  if (wrong.loss) return "the forward computes another loss: start there, the gradients follow from it";
+  if (gradient == nullptr) return "";
+  if (!std::isfinite(gradient->apart)) return "it is not finite in one of the two runs, or is not there";
+  if (gradient->factor) return guess_by_factor(findings, *gradient->factor);
+  return "a part of it is missing or there twice, as where it is not summed over the " + of_axes(suspects(findings));
+}
+
+std::vector<std::string> names(const std::vector<SimplerRun>& runs) {
+  std::vector<std::string> all;
+  for (const SimplerRun& run : runs) all.push_back(run.without);
+  return all;
+}
+
+std::string layer_of(const Findings& findings, const std::string& parameter) {
+  const auto found = std::ranges::find(findings.parameters, parameter, &PlacedParameter::name);
+  return found == findings.parameters.end() ? "no layer" : found->layer;
+}
+
+std::string first_wrong(const Findings& findings, const WrongStep& wrong, const WrongGradient& gradient) {
+  return gradient.parameter + " of " + layer_of(findings, gradient.parameter) +
+         formatted(", which is %.2g of its norm away in step %lld (rounding: up to %.1g)", gradient.apart,
+                   static_cast<long long>(wrong.step + 1), gradient.bound);
+}
+
+}  // namespace
+
+const WrongGradient* first_in_backward(const Findings& findings) {
+  if (!findings.agreement.wrong) return nullptr;
+  const auto place = [&](const WrongGradient& gradient) {
+    return std::ranges::find(findings.parameters, gradient.parameter, &PlacedParameter::name) -
+           findings.parameters.begin();
+  };
+  const auto& wrong = findings.agreement.wrong->gradients;
+  const auto last = std::ranges::max_element(wrong, {}, place);
+  return last == wrong.end() ? nullptr : &*last;
+}
+
+std::string described(const CheckedRun& small) {
+  const config::RunConfig& config = small.config();
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  std::string mesh = "pipeline " + number(config.parallel.pipeline) + " x data " + number(config.parallel.data) +
+                     " x tensor " + number(config.parallel.tensor) + (config.sequence_parallel ? " with sequence" : "");
+  std::vector<std::string> parts{config.model.plugin.name, mesh};
+  for (const config::PluginChoice* choice :
+       {&config.partitioner, &config.scheduler, &config.precision, &config.optimizer})
+    parts.push_back(choice->name);
+  if (config.recompute.all || !config.recompute.layers.empty()) parts.emplace_back("recomputation");
+  for (const config::PluginChoice* home : config.offload.homes())
+    if (home->slot.find('.') != std::string::npos && home->slot != "offload.host" && home->slot != "offload.disk")
+      parts.push_back(home->slot + " on " + home->name);
+  return joined(parts, ", ");
+}
+
+std::string to_text(const Findings& findings) {
+  std::string text = described(findings.small) + "\n";
+  if (!findings.agreement.wrong) {
+    text += formatted(
+        "equal: the gradients of %zu parameters, norms and losses of %zu steps are one process's; of what "
+        "rounding may do it did",
+        findings.agreement.parameters, findings.agreement.steps);
+    for (const auto& [precision, part] : findings.rounding)
+      text += formatted(" %.0f %% in ", 100.0 * part) + precision +
+              (precision == findings.rounding.rbegin()->first ? "\n" : ",");
+    if (findings.near > 0) text += formatted("equal, too: %lld runs near it\n", static_cast<long long>(findings.near));
+    return text;
+  }
+  if (!findings.changes.empty())
+    text +=
+        formatted("The config's own run is right. Of runs near it number %lld is wrong; made simpler, it differs by: ",
+                  static_cast<long long>(findings.near)) +
+        joined(findings.changes, ", ") + "\n";
+  const WrongStep& wrong = *findings.agreement.wrong;
+  const WrongGradient* const gradient = first_in_backward(findings);
+  text += formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
+                    wrong.gradients.size(), findings.agreement.parameters);
+  if (wrong.norm) text += formatted(", the norm (%.6g times the right one)", wrong.norm->factor.value_or(NAN));
+  if (wrong.loss) text += formatted(", the loss (%.2g away)", wrong.loss->apart);
+  text += "\n";
+  if (gradient != nullptr) text += "first in backward: " + first_wrong(findings, wrong, *gradient) + "\n";
+  if (!findings.tried.empty())
+    text += findings.right_without.empty()
+                ? "wrong, too, without any one of: " + joined(names(findings.tried), ", ") + "\n"
+                : "right without: " + joined(names(findings.right_without), ", or ") + "\n";
+  if (!findings.did_not_run.empty())
+    text += "did not run: without " + joined(names(findings.did_not_run), ", without ") + "\n";
+  const std::string cause = guess(findings, wrong, gradient);
+  if (!cause.empty()) text += "likely: " + cause + "\n";
+  for (const std::string& command : findings.commands) text += "  " + command + "\n";
+  return text;
+}
+
+nlohmann::json to_json(const Findings& findings) {
+  nlohmann::json json{{"run", described(findings.small)},
+                      {"ranks", findings.small.run.ranks},
+                      {"equal", !findings.agreement.wrong.has_value()},
+                      {"parameters", findings.agreement.parameters},
+                      {"part_of_bound", findings.rounding},
+                      {"runs_near", findings.near},
+                      {"changes", findings.changes}};
+  if (!findings.agreement.wrong) return json;
+  const WrongStep& wrong = *findings.agreement.wrong;
+  const WrongGradient* const gradient = first_in_backward(findings);
+  json["step"] = wrong.step + 1;
+  json["wrong_gradients"] = nlohmann::json::array();
+  for (const WrongGradient& one : wrong.gradients) {
+    json["wrong_gradients"].push_back({{"parameter", one.parameter}, {"apart", one.apart}, {"bound", one.bound}});
+    if (one.factor) json["wrong_gradients"].back()["factor"] = *one.factor;
+  }
+  if (gradient != nullptr)
+    json["first"] = {{"parameter", gradient->parameter}, {"layer", layer_of(findings, gradient->parameter)}};
+  if (wrong.norm) json["norm_factor"] = wrong.norm->factor.value_or(NAN);
+  if (wrong.loss) json["loss_apart"] = wrong.loss->apart;
+  json["tried_without"] = names(findings.tried);
+  json["did_not_run_without"] = names(findings.did_not_run);
+  json["right_without"] = names(findings.right_without);
+  json["likely"] = guess(findings, wrong, gradient);
+  json["commands"] = findings.commands;
+  return json;
+}
+
+}  // namespace strata::verify

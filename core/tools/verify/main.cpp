@@ -1,0 +1,85 @@
+// strata_verify: what `strata verify CONFIG` runs. Reads the command line.
+#include <strata/deepspeed.hpp>
+
+#include <iostream>
+
+#include "tools/command/carry_out.hpp"
+#include "tools/command/leave.hpp"
+#include "tools/ranks/nproc.hpp"
+#include "tools/verify/findings.hpp"
+#include "tools/verify/verifying.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+struct VerifyArguments {
+  verify::Run run{"", {}, 0};
+  verify::Search search;
+  std::string keep;  // a folder for the tokens, so that the printed commands can be run; empty: a temporary one
+  std::string format = "text";
+  bool quiet = false;
+};
+
+int verify_run(const VerifyArguments& arguments) {
+  launch::check_alone("strata verify");
+  const verify::Findings findings = verify::verify(arguments.run, arguments.search, arguments.keep, !arguments.quiet);
+  if (arguments.format == "json")
+    std::cout << to_json(findings).dump(2) << "\n";
+  else
+    std::cout << to_text(findings);
+  return findings.agreement.wrong ? 1 : 0;
+}
+
+void describe(CLI::App& command, VerifyArguments& arguments) {
+  add_config_file(command, "config,--config", arguments.run.config, arguments.run.settings,
+                  ", e.g. --set partitioner=zero3")
+      ->required();
+  command
+      .add_option("--nproc", arguments.run.ranks,
+                  "Number of ranks to start (default: those of parallel.pipeline x parallel.tensor, and as few "
+                  "data-parallel ones as the partitioner takes, from 2 on)")
+      ->check(CLI::Range(1, 256));
+  command
+      .add_option("--seconds", arguments.search.seconds,
+                  "Then try runs near it until so many seconds are over: other meshes of up to 8 ranks, numbers of "
+                  "micro-batches, layers and samples, partitioners, schedulers, values of options, recomputation, "
+                  "offload, step policies; one that is wrong is made simpler first")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--seed", arguments.search.seed,
+                     "With --seconds: which runs; the same for the same number (default: 1)");
+  command.add_option("--keep", arguments.keep,
+                     "Keep the tokens in this folder, so that the commands printed for a run that is wrong can be run");
+  add_format(command, arguments.format, {"text", "json"});
+  command.add_flag("--quiet", arguments.quiet, "Print no progress");
+  command.footer(
+      "Trains the config's model, made small, for two steps on this machine's processor, with the config's plugins and "
+      "mesh, and once\n"
+      "more as plainly as can be: one process, no partitioning, no pipeline, no offload, no recomputation. Every "
+      "parameter's gradient,\n"
+      "the gradient's norm and the loss must be equal but for rounding. Where they are not it names the first "
+      "gradient that is wrong,\n"
+      "and tries without each setting in turn which of them the difference needs. Sizes of the model, "
+      "train.accumulation and\n"
+      "offload folders are chosen, unless --set gives them. The learning rate is 3e-5. Communicators of GPUs are "
+      "replaced by the host's.\n"
+      "The optimizer's update is not compared: `strata plugins check` checks optimizers.\n"
+      "Exit status: 0 equal; 1 wrong; 2 wrong input, or a config that cannot run; 3 a run ended with an error.\n"
+      "  strata verify run.yaml\n"
+      "  strata verify run.yaml --set partitioner.plugin=$PWD/build/libmine.so --set parallel.tensor=2\n"
+      "  strata verify run.yaml --seconds 120\n"
+      "  strata verify ds_config.json --set model.plugin=llama --nproc 6");
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  accept_deepspeed_configs();
+  CLI::App app("Check that a config's gradients are those of one process", "strata verify");
+  VerifyArguments arguments;
+  describe(app, arguments);
+  CommandLine line{app, {argv + 1, argv + argc}};
+  line.action = [&] { return verify_run(arguments); };
+  leave(carry_out(line));
+}
