@@ -19,7 +19,7 @@ FOLDERS = [
     (r"core/engine/checkpoint/", ["faults"]),
     (r"core/interface/", ["unit/interface", "interface_layout", "unit/fakes"]),
     (r"core/tools/(\w+)/", [r"unit/tools/\1", r"\1", "unit/tools", "house"]),
-    (r"core/tools/(command/|main)", ["messages"]),
+    (r"core/tools/(?:command/|\w+\.cpp)", ["messages"]),
     (r"sdk/toolbox/", ["unit/toolbox", "unit/partitioner", "unit/optimizer", "unit/model"]),
     (r"sdk/fakes/", ["unit/fakes"]),
     (r"sdk/conformance/", ["conformance"]),
