@@ -231,9 +231,25 @@ void list_call(Call call, std::uint32_t number, Arguments... arguments) {
   }
 }
 
+// cpuinfo, by which libtorch chooses its instructions, ends the process where the kernel does not let it read what it
+// lists of the processors.
+template <typename... Arguments>
+bool is_of_cpuinfo(Call call, Arguments... arguments) {
+  if constexpr (sizeof...(Arguments) > 0) {
+    if (call != call_read) return false;
+    char buffer[PATH_MAX];
+    const int error = errno;
+    const char* const path = path_of(call, buffer, arguments...);
+    errno = error;
+    return path != nullptr && std::string_view(path).starts_with("/sys/devices/system/cpu/");
+  } else {
+    return false;
+  }
+}
+
 template <typename... Arguments>
 bool fails(Call call, Arguments... arguments) {
-  if (counts == nullptr) return false;
+  if (counts == nullptr || is_of_cpuinfo(call, arguments...)) return false;
   const std::uint32_t number = counts->calls_of[role][call]++;
   if (listed_folder != nullptr) list_call(call, number, arguments...);
   if (call != failing || number != failing_number) return false;

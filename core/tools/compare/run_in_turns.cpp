@@ -49,9 +49,13 @@ bool hand_on(int end) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // not a request: a rank that computes without end never takes one
-  if (getppid() != parent || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) _exit(127);
+  if (getppid() != parent || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
+    _exit(EnvironmentError("").exit_status());
   execv(program.c_str(), arguments.data());
-  _exit(127);
+  const EnvironmentError error(program + " cannot be started: " + describe_errno(errno));
+  const std::string text = std::string("strata: ") + error.what() + "\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  _exit(error.exit_status());
 }
 
 }  // namespace
@@ -67,7 +71,7 @@ RunInTurns::RunInTurns(std::vector<std::string> words, const std::string& output
   const pid_t parent = getpid();
   process_ = fork();
   if (process_ == 0) {
-    if (!hand_on(turns.reading) || !hand_on(arrivals.writing)) _exit(127);
+    if (!hand_on(turns.reading) || !hand_on(arrivals.writing)) _exit(EnvironmentError("").exit_status());
     become(program, std::move(words), file, parent);
   }
   close(file);

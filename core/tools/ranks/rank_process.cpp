@@ -26,8 +26,8 @@ namespace {
 constexpr std::size_t longest_line = 64 << 10;
 constexpr std::size_t pipe_bytes = 64 << 10;  // capacity of a pipe
 constexpr std::size_t last_lines = 12;
-constexpr std::size_t most_reported = 1000;  // errors to remember; a user's program may write any number
-constexpr int cannot_start = 127;
+constexpr std::size_t most_reported = 1000;           // errors to remember; a user's program may write any number
+constexpr int user_error = 2, environment_error = 3;  // exit statuses
 
 struct Pipe {
   int reading = -1;
@@ -70,12 +70,16 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return list;
 }
 
+void write_text(const char* text) {
+  [[maybe_unused]] const ssize_t written = text == nullptr ? 0 : ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
 // Runs in the child between fork and exec: system calls only, as other threads' locks may be held.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* variables, pid_t parent, int out,
                          int error) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(cannot_start);  // the parent died before prctl
+  if (getppid() != parent) _exit(environment_error);  // the parent died before prctl
   SignalReader::give_up_in_child();
   sigset_t none;
   sigemptyset(&none);
@@ -85,9 +89,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   if (out >= 0) dup2(out, STDOUT_FILENO);
   dup2(error, STDERR_FILENO);
   execve(program, arguments, variables);
-  const char text[] = "strata: the program of this rank cannot be started\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, sizeof text - 1);
-  _exit(cannot_start);
+  const int refused = errno;
+  write_text("strata: the program of this rank cannot be started: ");
+  write_text(strerrordesc_np(refused));
+  write_text("\n");
+  _exit(is_of_the_machine(refused) ? environment_error : user_error);
 }
 
 }  // namespace

@@ -214,8 +214,8 @@ TEST_CASE("a program that is not there") {
   program.ranks = 2;
   program.program = "/no/such/program";
   const Ended ended = run_in_child(program);
-  CHECK(ended.status == 127);
-  CHECK_THAT(ended.error, Contains("cannot be started"));
+  CHECK(ended.status == 2);
+  CHECK_THAT(ended.error, Contains("cannot be started: No such file or directory"));
 }
 
 TEST_CASE("long lines and much output arrive whole") {
