@@ -34,6 +34,6 @@ def interval(ratios):
 
 
 def markdown(columns, rows):
-    """A table under a line that names the processor, as it stands in BENCHMARKS.md."""
+    """A table under a line that names the processor, as it stands in the log."""
     lines = [f"Processor: {processor()}.", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

@@ -38,7 +38,7 @@ def main():
     strata = arguments.build.absolute() / "bin" / "strata"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        call([strata, "data", "pack", REPOSITORY / "README.md", REPOSITORY / "BENCHMARKS.md", "-o", folder / "tokens.bin"])
+        call([strata, "data", "pack", REPOSITORY / "README.md", REPOSITORY / "tests/benchmarks/log", "-o", folder / "tokens.bin"])
         rows = []
         for text, settings in RUNS.items():
             found = {True: [], False: []}

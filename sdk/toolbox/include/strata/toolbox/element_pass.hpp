@@ -24,7 +24,7 @@ struct ElementTile {
 inline constexpr std::int64_t element_tile_unit = 256;
 
 // How far ahead of its place in an array of fp32 a pass prefetches on this processor, in elements: a shorter way on
-// AMD's, where that is faster (BENCHMARKS.md). It changes speed only.
+// AMD's, where that is faster (tests/benchmarks/log/optimizers.md). It changes speed only.
 std::int64_t prefetched_ahead();
 
 // True if element_pass supports the piece: host memory, contiguous, fp32, bf16 or fp16, at most 4 state tensors, which
