@@ -6,7 +6,7 @@
 namespace strata::runtime {
 
 // Raises this process's soft limit of open files to the hard one: a rank holds a connection to every other rank, and
-// rank 0 may serve two to each. A limit without end is raised to a number that programs may still count up to.
+// rank 0 may serve two to each. An unlimited hard limit counts as 2^20, so that programs can still count up to it.
 inline void allow_most_open_files() {
   constexpr rlim_t enough = 1 << 20;
   rlimit limit{};
