@@ -29,6 +29,8 @@ inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // number after Valida
 // Number after Ping, and its answer. As text it ends two lines, so a line-based server (web server) responds at once.
 inline constexpr std::uint32_t store_nonce = 0x0A0D0A0D;
 inline constexpr std::uint32_t store_of_another_run = 0x52485430;  // answer of Strata's store to another run's client
+
+// A request as bytes: integers in the machine's byte order, texts preceded by their length.
 class StoreRequest {
  public:
   explicit StoreRequest(StoreCommand command) { put(static_cast<std::uint8_t>(command)); }
