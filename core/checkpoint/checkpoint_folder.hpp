@@ -14,12 +14,12 @@ namespace strata::checkpoint {
 
 // A run's checkpoints, as `checkpoint.path` names them:
 //   PATH/step-N       whole checkpoints; a folder gets this name when all in it is on the disk
-//   PATH/latest       a link to the one saved last whose values are finite; where the file system has no links, a file
+//   PATH/latest       a link to the last checkpoint with finite values; on a file system without links, a file
 //                     with its name
 //   PATH/.lock        while a run may save: see folder_lock.hpp
-//   PATH/step-N.OWNER.tmp          one under way, or what a run that was killed left of one
-//   PATH/step-N.OWNER.old.tmp      one on its way out
-//   PATH/step-N.OWNER.former.tmp   where a file system cannot exchange two names: the earlier one of a step that is
+//   PATH/step-N.OWNER.tmp          a checkpoint being written, or the remains of a killed run
+//   PATH/step-N.OWNER.old.tmp      a checkpoint being removed
+//   PATH/step-N.OWNER.former.tmp   on a file system without exchange of names: the earlier checkpoint of a step that is
 //                                  saved again
 // One run at a time writes to the folder. [one thread]
 class CheckpointFolder {

@@ -1,4 +1,4 @@
-// Hugging Face model folders in and out: config.json beside model.safetensors, or beside shards and
+// Import and export of Hugging Face model folders: config.json with model.safetensors, or with shards and
 // model.safetensors.index.json. Independent of the model, which supplies a NameMap: the parameter of each tensor, and
 // which tensors files hold transposed.
 #pragma once

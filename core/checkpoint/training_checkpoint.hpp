@@ -1,12 +1,12 @@
 // A checkpoint of a training run is a folder of files:
-//   shard-R-of-N.safetensors   what rank R owns, by ranges: see ranges.hpp
-//   index.safetensors          where in the shards each range lies: see range_index.hpp
-//   plugins.safetensors        plugins' values that all ranks have alike: see plugin_state.hpp
-//   rank-R-of-N.safetensors    those that rank R has of its own, where it has any
+//   shard-R-of-N.safetensors   ranges that rank R owns: see ranges.hpp
+//   index.safetensors          place of each range in the shards: see range_index.hpp
+//   plugins.safetensors        plugins' values that are equal on all ranks: see plugin_state.hpp
+//   rank-R-of-N.safetensors    plugins' values of rank R alone, if any
 //   checkpoint.json            everything else, with size and checksum of every file above; written last
 // The shards together hold every element of every parameter and of its optimizer state once, for any layout of the
 // ranks, so that any other number of ranks can read it. checkpoint.json is JSON whose first line holds the checksum of
-// all that follows it:
+// the rest:
 //   {"xxh3": "0123456789abcdef", "checkpoint":
 //   { "format": 2, "step": 7, ... }}
 // Format 1 had no index, and rank-R-of-N.json of every rank in place of the two files of plugins.
@@ -97,7 +97,7 @@ struct TrainingCheckpoint {
   // did not check, and their checkpoints count as finite.
   std::string not_finite;
   SavedLayout layout;
-  std::string model_config;  // the config.json that the model's sizes came from, or empty
+  std::string model_config;                                 // config.json that the model's sizes came from, or empty
   std::vector<std::pair<std::string, std::string>> config;  // resolved config: key, value
   std::vector<SavedParameter> parameters;                   // parameters of the whole model; a tied one once
   std::vector<SavedFile> files;

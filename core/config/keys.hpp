@@ -63,15 +63,15 @@ constexpr Default automatic(const char* meaning) {
 //   layers  none, all, or a list of layer numbers
 //   parameter_rules  a list of sections, see ParameterRule in run_config.hpp
 //   variants  a list of texts, see sdk/compare/variants.hpp
-//   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
+//   rule    what `auto` means: a list of names, the first usable is taken, or a section of names by device
 struct Key {
   OptionSpec option;
   bool required = false;
   std::string automatic;  // meaning of `auto`, which is then the default; empty: `auto` is not allowed
   Effect effect = Affects::Numbers;
   std::string kind = {};               // of type plugin
-  bool optional = false;               // of type plugin: `none` is allowed
-  Affects options = Affects::Numbers;  // of type plugin: what the plugin's options affect
+  bool optional = false;               // for type plugin: `none` is allowed
+  Affects options = Affects::Numbers;  // for type plugin: effect of the plugin's options
   // Setters of the key's field, `choose` for type plugin. Null: special code reads the key.
   void (*set)(RunConfig&, const OptionValue&) = nullptr;
   void (*choose)(RunConfig&, PluginChoice) = nullptr;

@@ -1,4 +1,4 @@
-// Reductions and gathers of numbers over ranks. They travel in a tensor on `device`, where the group moves tensors.
+// Reductions and gathers of numbers over ranks. They travel in a tensor on `device`, the device of the group's tensors.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>

@@ -14,7 +14,7 @@ inline void allow_most_open_files() {
   const rlim_t wanted = std::max(limit.rlim_cur, std::min(limit.rlim_max, enough));
   if (limit.rlim_cur == wanted) return;
   limit.rlim_cur = wanted;
-  setrlimit(RLIMIT_NOFILE, &limit);  // where it is refused, the former limit stays, and is named when it is met
+  setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the former limit stays, and errors at the limit name it
 }
 
 }  // namespace strata::runtime

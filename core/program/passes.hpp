@@ -17,13 +17,13 @@ Program expand_layers(const std::vector<ComputeAction>& order, const Placement& 
 // ---- Pass 2: sends and receives between stages (communicate.cpp)
 
 // [Note: no deadlock, on any backend] The strictest backend has no buffers (a send ends when its receive is posted) and
-// one queue per device, of which it works only on the front. It cannot deadlock if all stages issue their sends and
-// receives in the order of one list of all transfers, and every compute depends only on earlier entries of that list:
-// the first unfinished transfer is then at the front of both its queues as soon as it is posted, and everything it
-// waits for is done. The list sorts the transfers by the time at which a simulated run (forward 1, backward 2) has them
-// ready, with ties in a fixed order. A transfer that depends on another is ready later, so the condition holds for
-// every schedule that can run at all. Collectives among the ranks of one stage may go anywhere in between, because
-// those ranks have the same program.
+// one queue per device, and works only on its front. It cannot deadlock if all stages issue their sends and receives in
+// the order of one list of all transfers, and every compute depends only on earlier entries of that list: the first
+// unfinished transfer is then at the front of both its queues as soon as it is posted, and everything it waits for is
+// done. The list sorts the transfers by the time at which a simulated run (forward 1, backward 2) has them ready, with
+// ties in a fixed order. A transfer that depends on another is ready later, so the condition holds for every schedule
+// that can run at all. Collectives among the ranks of one stage may go anywhere in between, because those ranks have
+// the same program.
 
 // `timeline` is the complete run of all stages' orders with uniform costs, `program` the expanded order of `stage`. A
 // send directly follows the compute that produces its data. A receive precedes the compute during which, or directly
@@ -66,7 +66,7 @@ Program add_reduction(const Program& program, const ParameterUse& use, int updat
 // Appends the end of the step for the trainable flat parameters: a FinishGradient for each in the order of their last
 // Reduce, a SumReplicas for each of `replicated`, a SquareGradient for each, Norm, the rounds of the optimizer's update
 // and a Publish for each, in the order in which the next step needs them. A round is an Update for each, after a
-// Measure for each and a SumStatistics if `sums_of_round` says that it begins with sums.
+// Measure for each and a SumStatistics if `sums_of_round` is true for it.
 //
 // If chunks update within the step, each Update of a chunk is replaced by these instructions for its flat parameters:
 // FinishGradient, SumReplicas, SquareGradient, the rounds, Publish. The step ends with Norm.

@@ -25,7 +25,7 @@ class ProgramCheck {
 
 // Checks that every transfer between chunks on different stages is sent once after its data is computed, and received
 // once before it is used. No backend can deadlock: all stages are simulated with rendezvous sends, one queue per device
-// of which only the front entry runs, and computes that wait for their receives. One program per stage.
+// with only the front entry running, and computes that wait for their receives. One program per stage.
 void validate_communication(const std::vector<Program>& stages, const Placement& placement);
 
 // Checks that values are gathered before each use and released when no longer used. Every Prefetch is followed by its

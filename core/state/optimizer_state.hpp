@@ -15,7 +15,7 @@ namespace strata::state {
 
 // Terms for parts of parameters:
 //   Slice   a range of a flat parameter that this rank owns; the partitioner cuts (<strata/partitioner.hpp>)
-//   Piece   a slice's part of one parameter: what the optimizer updates (<strata/optimizer.hpp>)
+//   Piece   a slice's part of one parameter, which the optimizer updates (<strata/optimizer.hpp>)
 //   Entry   a piece with the flat parameter that it lies in, its buffers and its counted range
 //   Range   elements [begin, end) of a parameter, or of a tensor-parallel rank's part of it, in a checkpoint's files
 //           (checkpoint/ranges.hpp)

@@ -31,7 +31,7 @@ class ParameterSums {
     std::int64_t count = 0;
   };
   struct Round {
-    std::map<std::string, Part> parts;  // by parameter
+    std::map<std::string, Part> parts;  // parts by parameter
     std::int64_t count = 0;
   };
   std::vector<Round> rounds_;

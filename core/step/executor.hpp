@@ -120,8 +120,8 @@ class Executor {
   StepOutcome finish(const StepInput& input);
   // Returns the loss sum of the last forward through the last layer; undefined on stages without that layer.
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
-  // Takes the last layer's logits for the rows that the last micro-batch asked for; undefined if it returned none, on
-  // stages without that layer, and in a second call.
+  // Takes the last layer's logits for the asked_rows of the last micro-batch; undefined if it returned none, on stages
+  // without that layer, and in a second call.
   at::Tensor take_logits() { return std::exchange(logits_, at::Tensor()); }
 
  private:

@@ -17,8 +17,8 @@ class StepInParts {
   static std::optional<StepInParts> cut(const Program& program, Executor& executor);
 
   int micro_batches() const { return static_cast<int>(cuts_.size()); }
-  int forwards() const { return forwards_; }    // of the step under way
-  int backwards() const { return backwards_; }  // of the step under way
+  int forwards() const { return forwards_; }    // forwards of the current step
+  int backwards() const { return backwards_; }  // backwards of the current step
 
   // Begins a step, before the first forward. `input` has no micro-batches and no valid_tokens.
   void begin(StepInput input);

@@ -20,7 +20,7 @@ struct TensorTimes {
     alone_bytes += other.alone_bytes;
     beside_bytes += other.beside_bytes;
   }
-  // The part of their time that products hide of those beside them, if a byte takes them as long as the others.
+  // Returns the fraction of overlapped collectives' time that products hide, if bytes take as long as without overlap.
   std::optional<double> hidden() const {
     if (alone <= 0.0 || alone_bytes == 0 || beside_bytes == 0) return std::nullopt;
     const double expected = alone / static_cast<double>(alone_bytes) * static_cast<double>(beside_bytes);

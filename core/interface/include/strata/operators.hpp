@@ -31,8 +31,8 @@ struct AdamwNumbers {
 // master, exp_avg and exp_avg_sq: fp32 [n], contiguous. gradient: fp32, bf16 or fp16 [n], contiguous, still multiplied
 // by the loss scale. parameter: bf16, fp16 or fp32 [n], contiguous; none if the master is the parameter. Slices may
 // begin at any element. gradient_factor and apply: 0-dimensional fp32 on the same device; if apply is 0, nothing is
-// written, whatever the gradient holds. Stream-ordered; does not block the host. Throws c10::Error for tensors that
-// break these rules. [any rank]
+// written, for any gradient. Stream-ordered; does not block the host. Throws c10::Error for tensors that break these
+// rules. [any rank]
 STRATA_EXPORT void adamw_step(const at::Tensor& master, const at::Tensor& gradient,
                               const std::optional<at::Tensor>& parameter, const at::Tensor& exp_avg,
                               const at::Tensor& exp_avg_sq, const at::Tensor& gradient_factor, const at::Tensor& apply,

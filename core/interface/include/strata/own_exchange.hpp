@@ -29,7 +29,7 @@ class STRATA_EXPORT ExchangingOptimizer {
 // PluginContext::extension(OwnExchange::id), null if the host has none. Calls by update:
 //
 //   the first `updates`    gradient(), backward, reduce() sums over ranks; step() gets the sum, as ever
-//   all that follow        gradient(), backward, reduce() sends nothing; exchange() gets this rank's own gradient, a
+//   later updates          gradient(), backward, reduce() sends nothing; exchange() gets this rank's own gradient, a
 //                          term of that sum
 //
 // With exchange() the norm of the whole gradient is unknown, so the engine refuses clipping; the norm that it reports,

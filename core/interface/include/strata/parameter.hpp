@@ -46,7 +46,7 @@ struct StackedMatrices {
 // Share of the gradient that a tensor-parallel rank computes for a parameter that it holds whole. Whole: all of it,
 // equal on all ranks. OfStream: the share of its rows of the residual stream, for a parameter used row by row; with
 // sequence parallelism each rank has some of the rows, and the engine sums over the ranks. OfPart: always a share, e.g.
-// of a norm of single heads, of which the rank has some; the engine always sums.
+// for a norm of single heads, which ranks divide; the engine always sums.
 enum class TensorGradient { Whole, OfStream, OfPart };
 
 struct ParameterInfo {

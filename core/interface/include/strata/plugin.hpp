@@ -58,7 +58,7 @@ struct PluginEntry {
   std::uint32_t struct_size;  // sizeof(PluginEntry) when the plugin was built
   std::uint32_t abi_major;
   std::uint32_t abi_minor;
-  const char* manifest;  // the text in section .strata; this reference keeps it under --gc-sections
+  const char* manifest;                       // text in section .strata; this reference keeps it under --gc-sections
   Plugin* (*create)(PluginContext& context);  // may throw; the caller owns the result
 };
 

@@ -59,7 +59,7 @@ struct StepResult {
   bool applied = true;        // false if the gradient was not finite and no weight was updated
   double seconds = 0.0;       // duration, from the start of the first forward
   double clip_factor = 1.0;   // factor by which clipping scaled the gradient
-  double tokens_per_s = 0.0;  // of the whole run
+  double tokens_per_s = 0.0;  // tokens per second of the whole run
   // Mean of the auxiliary losses (LayerOutput::auxiliary_loss) over the same tokens; empty if no layer has one.
   std::optional<double> auxiliary_loss;
 };

@@ -9,8 +9,8 @@
 //   device.races();           // "aten::add on Compute reads what aten::copy_ on Communication writes; nothing orders
 //   them"
 //
-// Checks accesses through libtorch's operators. A function that takes a tensor's address and computes by itself is not
-// checked.
+// Checks accesses through libtorch's operators. A function that takes a tensor's address and computes without operators
+// is not checked.
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/device.hpp>

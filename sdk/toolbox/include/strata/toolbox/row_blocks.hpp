@@ -13,7 +13,7 @@ namespace strata {
 struct RowBlock {
   std::int64_t offset;  // first element, in the piece
   std::int64_t row;     // first row, among all rows
-  std::int64_t column;  // the first
+  std::int64_t column;  // first column
   std::int64_t rows;
   std::int64_t columns;
 
