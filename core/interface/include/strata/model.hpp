@@ -20,7 +20,7 @@ struct BatchShape {
   std::int64_t sequence_length = 1;  // tokens per sample
   at::ScalarType activation = at::kFloat;
   int tensor_ranks = 1;            // ranks that share each layer; see [Note: tensor parallelism]
-  bool sequence_parallel = false;  // they also shard the rows of the residual stream
+  bool sequence_parallel = false;  // true: ranks also shard the rows of the residual stream
 
   std::int64_t rows() const { return micro_batch * sequence_length; }
   // Returns the number of rows of the residual stream that a rank holds.

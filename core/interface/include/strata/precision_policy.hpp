@@ -33,7 +33,7 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   // Returns the factor of the loss before backward; the optimizer divides gradients by the same value.
   virtual double loss_scale() const = 0;
   // True if the policy searches for the loss scale by steps that overflow, so that judge() skips steps of a healthy run
-  // too; a schedule that updates within the step then refuses it. False unless overridden.
+  // too; schedules that update within the step are then refused. False unless overridden.
   virtual bool searches_scale() const;
   // Decides about a step, with equal values on all ranks, once per step; may change the loss scale of the next step.
   virtual Verdict judge(const GradientHealth& health) = 0;
