@@ -43,7 +43,7 @@ class RangeIndex {
     std::optional<ParameterCut> cut;
   };
 
-  // Makes it from headers of shards. Throws DamagedCheckpoint if elements of `parameters` are missing or duplicate.
+  // Makes one from headers of shards. Throws DamagedCheckpoint if elements of `parameters` are missing or duplicate.
   RangeIndex(const std::filesystem::path& folder, const std::vector<SafetensorsFile>& shards,
              const std::vector<SavedParameter>& parameters);
   // Opens the index file of `folder`, whose shards have these sizes. Throws DamagedCheckpoint.

@@ -21,7 +21,7 @@ std::vector<Fact> engine_facts(const plugin_host::PluginRegistry& registry);
 // further counts of the data plugin. Blocks. Throws EnvironmentError. [any rank]
 std::uint64_t content_of(const data::TokenSource& source);
 
-// Files that a run reads; null if it does not.
+// Files that a run reads; null: not read.
 struct FilesRead {
   const data::Loader* data = nullptr;
   const data::Loader* validation = nullptr;

@@ -57,8 +57,8 @@ class Run {
   // UserError and EnvironmentError. [collective]
   Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups);
 
-  // Set the weights; every rank calls one of the two before the first step or validation. fill: weights from the files,
-  // or random ones. resume: see checkpoint/resume.hpp. [collective]
+  // Sets the weights; every rank calls one of the two before the first step or validation. fill: weights from the
+  // files, or random ones. resume: see checkpoint/resume.hpp. [collective]
   void fill();
   std::optional<Resumed> resume(const std::string& from);
 

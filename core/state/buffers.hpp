@@ -75,16 +75,16 @@ class Buffers {
     bool comes = false;  // true: fetch(); false: settle() if changed, otherwise store()
   };
   void make_room(const std::vector<Movement>& movements);
-  // Returns the bytes of that room in use.
+  // Returns the bytes in use of the room on the device.
   std::int64_t staged_bytes() const { return staging_.taken(); }
 
   // Starts to bring buffers to the device, with their contents or with unspecified contents.
   void fetch(const Moved& moved, bool contents);
-  // Waits until they are on the device. May block the host.
+  // Waits until fetched buffers are on the device. May block the host.
   void await(const Moved& moved);
-  // Takes them away; if `changed`, starts to write them home.
+  // Takes buffers away from the device; if `changed`, starts to write them home.
   void store(const Moved& moved, bool changed);
-  // Waits until changed contents are written home. May block the host.
+  // Waits until stored, changed buffers are written home. May block the host.
   void settle(const Moved& moved);
 
   // Bytes read by fetch() and written by store() since the beginning.

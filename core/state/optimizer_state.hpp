@@ -72,7 +72,7 @@ class OptimizerState {
     std::int64_t measured_begin = 0;
     std::int64_t measured_end = 0;
     // Subrange that this rank contributes to norms and checkpoints: disjoint and complete over all ranks. Equal to the
-    // measured one, or empty if another stage counts the parameter.
+    // measured range, or empty if another stage counts the parameter.
     std::int64_t counted_begin = 0;
     std::int64_t counted_end = 0;
     // Subrange that this rank contributes to the norm of its replica group: disjoint and complete over the group.
@@ -107,13 +107,13 @@ class OptimizerState {
   // otherwise 1.
   int update_parts(int flat_parameter) const;
   // Returns the piece of a trainable entry, for an update by this step's gradient or by the kept one, while its buffers
-  // are on the device.
+  // are fetched.
   Piece& piece_of(Entry& entry, bool kept = false);
   // Returns elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
   static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 
   // Copies the master weights and optimizer state of a flat parameter's pieces, or restores the last copy and writes
-  // the weights to train at into the parameter. Requires buffers on the device.
+  // the weights to train at into the parameter. Requires that the buffers are fetched.
   void save(int flat_parameter);
   void restore(int flat_parameter);
 

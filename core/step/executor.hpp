@@ -84,7 +84,7 @@ class Executor {
   // Discards look-ahead forwards of the next step, which then run again. [collective] over the run.
   void forget_ahead();
 
-  // Checks for a deferred update of the last step that is pending; makes it, by this program. [collective] over the
+  // True if the last step's deferred update is pending; make_pending_updates() makes it. [collective] over the
   // run
   bool has_pending_update() const { return pending_; }
   void make_pending_updates(const Program& updates);
@@ -113,7 +113,7 @@ class Executor {
   // of this rank's micro-batches to `sums`, a LossSums tensor. [collective] over the run.
   void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums);
 
-  // Run a training step in parts, so that the caller can act between instructions: begin, every instruction in order,
+  // Runs a training step in parts, so that the caller can act between instructions: begin, every instruction in order,
   // finish.
   void begin(const StepInput& input);
   void carry_out(const Instruction& instruction, const StepInput& input);

@@ -72,7 +72,7 @@ class PartitionRank final : public PartitionContext {
   Partitioner& partitioner() const { return *in_windows_; }
   // Returns the result of partitioner().owned(), which is called once.
   const std::vector<Slice>& owned() const { return owned_; }
-  // Return the values and the gradient of a slice, also while its buffer is away.
+  // Returns the values and the gradient of a slice, also while its buffer is away.
   at::Tensor at_rest(const BufferRange& range) const { return buffers_.at_rest(range); }
   at::Tensor parameter(const Slice& slice) const { return at_rest(slice.parameter); }
   at::Tensor gradient(const Slice& slice) const { return at_rest(slice.gradient); }

@@ -29,7 +29,7 @@ class FakePluginContext final : public PluginContext {
   }
   void* extension(const char* /*id*/) override { return nullptr; }
 
-  // Return copies of the records.
+  // Returns copies of the records.
   std::vector<std::string> logged() const {
     const std::lock_guard lock(mutex_);
     return log_;

@@ -25,7 +25,7 @@ class BlockCode {
   BlockCode(std::int64_t elements, const std::vector<std::int64_t>& borders, const BlockFormat& format);
 
   std::int64_t elements() const { return elements_; }
-  // Return the bytes of a message, a multiple of 4, and of the errors of encode().
+  // Returns the bytes of a message, a multiple of 4, and of the errors of encode().
   std::int64_t bytes() const { return bytes_; }
   std::int64_t error_bytes() const { return rounded(4 * blocks_ + elements_); }
 

@@ -44,7 +44,7 @@ class CompressedSums {
   // Starts the sum of a piece over the ranks: destination = (or +=) this rank's part; undefined if it has none.
   CompressedExchange sum(const FlatParameter& flat, std::size_t piece, const at::Tensor& values,
                          const at::Tensor& destination, bool add);
-  // Start, over the ranks that own the part `values`, the sum of this rank's share, and then the gather of all shares.
+  // Starts, over the ranks that own the part `values`, the sum of this rank's share, and then the gather of all shares.
   CompressedExchange sum_over_replicas(const FlatParameter& flat, std::size_t piece, const at::Tensor& values);
   CompressedExchange gather_over_replicas(const FlatParameter& flat, std::size_t piece, const at::Tensor& values);
 

@@ -41,11 +41,11 @@ class ShardLayout {
                                      std::int64_t piece_elements);
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // Return the elements of the whole buffer, padding included, and of this rank's parts of all pieces, possibly 0.
+  // Returns the elements of the whole buffer, padding included, and of this rank's parts of all pieces, possibly 0.
   std::int64_t whole() const { return pieces_.back().begin + pieces_.back().elements; }
   std::int64_t part() const { return pieces_.back().stored + pieces_.back().part; }
 
-  // Return views. piece_of: one piece of a tensor of whole() elements. part_of: this rank's part of a piece in such a
+  // Returns views. piece_of: one piece of a tensor of whole() elements. part_of: this rank's part of a piece in such a
   // buffer. stored_part: this part in a buffer of part() elements, which holds the parts in a row.
   at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const {
     return whole.narrow(0, piece.begin, piece.elements);

@@ -39,7 +39,7 @@ class ShardedGradients {
   std::string attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
                      const GradientSharding& sharding);
 
-  // Implement the calls of Partitioner.
+  // Implements the calls of Partitioner.
   LentGradient gradient(FlatParameter& flat, Accumulation accumulation);
   void reduce(FlatParameter& flat, Accumulation accumulation);
   void finish(FlatParameter& flat);
@@ -48,7 +48,7 @@ class ShardedGradients {
   BufferRange part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
   // Waits for pending reductions and releases slots.
   void shutdown();
-  // Save and load as in Plugin. load() returns text to log, or "".
+  // Saves and loads as in Plugin. load() returns text to log, or "".
   void save(StateWriter& writer) const { compressed_.save(writer); }
   std::string load(const StateReader& reader) { return compressed_.load(reader); }
 

@@ -40,7 +40,7 @@ class ShardedParameters {
   // ZeRO++, arXiv:2306.10209).
   void attach(PartitionContext& context, Group& shard, Group* secondary, const ParameterSharding& sharding);
 
-  // Implement the calls of Partitioner.
+  // Implements the calls of Partitioner.
   void prefetch(FlatParameter& flat);
   void gather(FlatParameter& flat);
   void release(FlatParameter& flat);

@@ -20,7 +20,7 @@ class RangeMessages {
 
   std::int64_t bytes() const { return bytes_; }  // bytes of a message, a multiple of 4
   int ranges() const { return static_cast<int>(ranges_.size()); }
-  // Return views: the message at a place; a range's elements of a tensor that begins with the first range.
+  // Returns views: the message at a place; a range's elements of a tensor that begins with the first range.
   at::Tensor message(const at::Tensor& messages, int place) const { return messages.narrow(0, place * bytes_, bytes_); }
   at::Tensor values(const at::Tensor& all, int range) const {
     const auto [begin, end] = ranges_[static_cast<std::size_t>(range)];
