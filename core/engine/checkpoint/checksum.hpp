@@ -1,4 +1,4 @@
-// XXH3 in 64 bits: finds damage, does not keep forgers out.
+// Checksums by XXH3 in 64 bits: they detect damage, not forgery.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace strata::checkpoint {
 
-// Of bytes that come in parts. [one thread]
+// Checksum of bytes that come in parts. [one thread]
 class Checksum {
  public:
   Checksum();
@@ -16,7 +16,7 @@ class Checksum {
   Checksum& operator=(Checksum&&) noexcept;
   ~Checksum();
   void add(const void* bytes, std::size_t count);
-  std::uint64_t value() const;  // of all that was added so far
+  std::uint64_t value() const;  // checksum of all bytes added
 
  private:
   struct State;
@@ -24,7 +24,7 @@ class Checksum {
 };
 
 std::uint64_t checksum_of(std::string_view bytes);
-// 16 hexadecimal digits, lower case: its only spelling.
+// Returns 16 lower-case hexadecimal digits, the only spelling of a checksum.
 std::string format_checksum(std::uint64_t checksum);
 
 }  // namespace strata::checkpoint

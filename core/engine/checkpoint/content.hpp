@@ -1,4 +1,4 @@
-// Fingerprints of what files hold, by which ranks of several hosts find out that they read different ones.
+// Fingerprints of file contents, which detect that ranks on several hosts read different files.
 #pragma once
 #include <cstdint>
 
@@ -9,8 +9,8 @@
 
 namespace strata::checkpoint {
 
-// How much is read of a range of bytes: all of at most `whole`, of a longer one `blocks` drawn blocks of 4 KiB, the
-// first among them.
+// Sample of a range of bytes: all bytes up to `whole`, in a longer range `blocks` drawn blocks of 4 KiB, including the
+// first.
 struct Sample {
   std::uint64_t whole = std::uint64_t{64} << 20;
   std::uint64_t blocks = 256;
@@ -19,10 +19,10 @@ struct Sample {
 void add_sample(Checksum& sum, const data::InputFile& file, std::uint64_t begin, std::uint64_t bytes,
                 const Sample& sample);
 
-// Of config.json, and of every tensor its name, dtype, shape and a sample of its bytes: all, where the folder holds at
-// most 64 MiB. Blocks. Throws EnvironmentError. [any thread]
+// Returns the fingerprint of config.json and of every tensor's name, dtype, shape and a sample of its bytes: all bytes
+// if the folder holds at most 64 MiB. Blocks. Throws EnvironmentError. [any thread]
 std::uint64_t content_of(const HuggingFaceFolder& folder);
-// Of checkpoint.json, which holds the checksums of the other files.
+// Returns the fingerprint of checkpoint.json, which holds the checksums of the other files.
 std::uint64_t content_of(const TrainingCheckpoint& checkpoint);
 
 }  // namespace strata::checkpoint

@@ -1,4 +1,4 @@
-// Finds values that are not finite. Checked in whatever a run saves, exports or starts from.
+// Checks for values that are not finite, in everything that a run saves, exports or starts from.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/error.hpp>
@@ -12,10 +12,10 @@ namespace strata::checkpoint {
 // for those of a device.
 bool is_finite(const at::Tensor& values);
 
-// "NAME holds NaN or infinity (nan at element 5)"; empty if all values are finite. `begin`: number of the first one.
+// Returns "NAME holds NaN or infinity (nan at element 5)"; "" if all are finite. `begin`: index of the first value.
 std::string not_finite_text(const at::Tensor& values, std::int64_t begin, const std::string& name);
 
-// Throws UserError with that text and what to do. Waits for the values' device.
+// Throws UserError with not_finite_text() and a remedy. Waits for the values' device.
 void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name);
 
 constexpr const char* not_finite_remedy =

@@ -1,5 +1,5 @@
-// Saves the values of a run's plugins: plugins.safetensors for those that all ranks have alike, which rank 0 writes,
-// and a file of each rank for the rest.
+// Saves the values of a run's plugins: values equal on all ranks in plugins.safetensors, written by rank 0, and the
+// rest in a file of each rank.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,24 +12,24 @@
 
 namespace strata::runtime {
 
-// What each plugin saves, without the bytes, in the set's order. Calls save() of each.
+// Returns each plugin's saved values, without the bytes, in the set's order. Calls save() of each.
 std::vector<checkpoint::MeasuredState> measure_plugins(const PluginSet& plugins, int rank);
 
-// By plugin: whether all ranks saved the same values, rank_bytes aside. [collective] over `world`
+// Returns by plugin true if all ranks saved equal values, except rank_bytes. [collective] over `world`
 std::vector<bool> alike_on_all_ranks(const std::vector<checkpoint::MeasuredState>& states, Group& world,
                                      at::Device device);
 
-// One rank's files, written plugin by plugin.
+// The files of one rank, written plugin by plugin.
 class PluginFiles {
  public:
-  // `states` and `alike`: of the two functions above. `plugins` outlives it. Throws EnvironmentError.
+  // Opens the files. `states` and `alike`: see the functions above. `plugins` outlives it. Throws EnvironmentError.
   PluginFiles(const std::filesystem::path& folder, const PluginSet& plugins, const StageState& stage,
               const std::vector<checkpoint::MeasuredState>& states, const std::vector<bool>& alike);
 
   // Writes one plugin's bytes. True if there are more. Throws EnvironmentError.
   bool advance();
 
-  // After the last: the files, which have no bytes where there is none.
+  // Returns the files, after the last advance(); 0 bytes: no file.
   const checkpoint::SavedFile& shared() const { return shared_saved_; }
   const checkpoint::SavedFile& own() const { return own_saved_; }
 

@@ -1,10 +1,10 @@
-// What plugins keep in a checkpoint, in safetensors files. Values that all ranks have alike stand once, in
-// plugins.safetensors; rank-R-of-N.safetensors holds what rank R has of its own, and is not there where it has nothing:
+// State of plugins in a checkpoint, in safetensors files. Values equal on all ranks are stored once, in
+// plugins.safetensors; rank-R-of-N.safetensors holds the values of rank R alone, and does not exist without any:
 //   metadata "plugins"        JSON [{"slot": "precision", "plugin": "precision/NAME", "state_version": 1,
 //                             "values": {"skips": {"integer": 3}, "scale": {"number": "40f0000000000000"}}}]
 //   tensor NUMBER|SLOT|NAME   U8: bytes; NUMBER counts the file's tensors in the order in which they are saved
-// Numbers are written as their bits, so that they come back equal, NaN included. Format 1 had rank-R-of-N.json, the
-// metadata's JSON as an object {"plugins": [...]} with bytes as hexadecimal text.
+// Numbers are written as their bits, so that they are read back exactly, including NaN. Format 1 had rank-R-of-N.json,
+// the metadata's JSON as an object {"plugins": [...]} with bytes as hexadecimal text.
 #pragma once
 #include <strata/state_stream.hpp>
 
@@ -26,11 +26,11 @@ namespace strata::checkpoint {
 // bytes without copying them.
 class MeasuredState final : public StateWriter {
  public:
-  // `plugin` stands in messages.
+  // Starts empty. `plugin`: name for messages.
   explicit MeasuredState(std::string plugin) : plugin_(std::move(plugin)) {}
   void integer(std::string_view name, std::int64_t value) override;
   void number(std::string_view name, double value) override;
-  void text(std::string_view name, std::string_view value) override;  // UTF-8, else Bug
+  void text(std::string_view name, std::string_view value) override;  // must be UTF-8, otherwise Bug
   void bytes(std::string_view name, std::span<const std::byte> value) override;
   void rank_bytes(std::string_view name, std::span<const std::byte> value) override;
 
@@ -40,8 +40,8 @@ class MeasuredState final : public StateWriter {
     bool of_rank = false;
   };
   const nlohmann::json& values() const { return values_; }
-  const std::vector<Bytes>& bytes() const { return bytes_; }  // in the order of the calls
-  // Of all but rank_bytes.
+  const std::vector<Bytes>& bytes() const { return bytes_; }  // sizes in the order of the calls
+  // Returns the checksum of all values except rank_bytes.
   std::uint64_t checksum() const;
 
  private:
@@ -60,9 +60,9 @@ struct SavedPlugin {
   std::string slot;    // "precision", "offload.optimizer"
   std::string plugin;  // "precision/NAME"
   int state_version = 1;
-  nlohmann::json values = nlohmann::json::object();  // with bytes where the file is of format 1
+  nlohmann::json values = nlohmann::json::object();  // with bytes in a file of format 1
   bool operator==(const SavedPlugin&) const = default;
-  // Without what is of one rank alone.
+  // Returns a copy without the values of one rank alone.
   SavedPlugin of_all_ranks() const;
 };
 
@@ -73,11 +73,11 @@ class PluginFileWriter {
     SavedPlugin plugin;
     std::vector<MeasuredState::Bytes> bytes;
   };
-  // Throws as SafetensorsWriter.
+  // Opens the file. Throws as SafetensorsWriter.
   PluginFileWriter(const std::filesystem::path& folder, const std::string& name, const std::vector<Entry>& entries);
-  // The bytes of the next announced name. Throws Bug when they are not what was announced.
+  // Writes the bytes of the next announced name. Throws Bug for another name or size.
   void write(const std::string& slot, std::string_view name, std::span<const std::byte> value);
-  // Throws Bug when announced bytes were not written.
+  // Completes the file. Throws Bug when announced bytes were not written.
   SavedFile finish();
 
  private:
@@ -89,7 +89,7 @@ class PluginFileWriter {
 // The second call of a plugin's save(): writes bytes into the file that they belong to.
 class BytesWriter final : public StateWriter {
  public:
-  // `shared`: for bytes(), `own`: for rank_bytes(); null: not written by this rank.
+  // Writes bytes() to `shared` and rank_bytes() to `own`; null: not written by this rank.
   BytesWriter(std::string slot, PluginFileWriter* shared, PluginFileWriter* own)
       : slot_(std::move(slot)), shared_(shared), own_(own) {}
   void integer(std::string_view, std::int64_t) override {}
@@ -108,27 +108,27 @@ class BytesWriter final : public StateWriter {
   PluginFileWriter* own_;
 };
 
-// What a file holds of plugins; bytes are read when they are asked for. [one thread]
+// A file of plugins' states; bytes are read on demand. [one thread]
 class PluginFile {
  public:
-  // Of a file of PluginFileWriter, or of format 1. Throws DamagedCheckpoint.
+  // Opens a file of PluginFileWriter, or of format 1. Throws DamagedCheckpoint.
   explicit PluginFile(const std::filesystem::path& path);
   const std::vector<SavedPlugin>& plugins() const { return plugins_; }
-  const SavedPlugin* find(const std::string& slot, const std::string& plugin) const;  // or null
-  // By name: a tensor of `slot`, null for a name that it does not hold.
+  const SavedPlugin* find(const std::string& slot, const std::string& plugin) const;  // null if absent
+  // True if the file has bytes of this name for `slot`; bytes() returns them.
   bool contains(const std::string& slot, std::string_view name) const;
   std::vector<std::byte> bytes(const std::string& slot, std::string_view name) const;
 
  private:
   std::vector<SavedPlugin> plugins_;
-  std::optional<SafetensorsFile> file_;                                 // nothing of format 1
-  std::map<std::pair<std::string, std::string>, std::string> tensors_;  // by slot and name
+  std::optional<SafetensorsFile> file_;                                 // empty for format 1
+  std::map<std::pair<std::string, std::string>, std::string> tensors_;  // tensors by slot and name
 };
 
 // Reads the values of one plugin.
 class PluginStateReader final : public StateReader {
  public:
-  // `origin` stands in messages. `saved`: the plugin's values; `files`: where its bytes may stand. All outlive it.
+  // Reads `saved`, the plugin's values, and `files`, which may hold its bytes. `origin`: for messages. All outlive it.
   PluginStateReader(std::string origin, const SavedPlugin& saved, std::vector<const PluginFile*> files)
       : origin_(std::move(origin)), saved_(saved), files_(std::move(files)) {}
   bool contains(std::string_view name) const override;

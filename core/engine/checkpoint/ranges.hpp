@@ -16,19 +16,19 @@
 
 namespace strata::checkpoint {
 
-// Gives any range of any parameter's weight or state from whatever shards hold it. A shard is opened when it is first
-// needed; those used last stay open, and fewer where the process may open no more files. [one thread]
+// Reads any range of any parameter's weight or state from the shards that hold it. A shard is opened when it is first
+// needed; the last used ones stay open, fewer if the process has reached its limit of open files. [one thread]
 class RangeSource {
  public:
-  // `files`: all of the checkpoint. Throws DamagedCheckpoint when one that describes the ranges is missing or not what
-  // Strata writes, or elements of one of `parameters` stand nowhere or twice; where there is an index, read() finds
-  // that for the parameter that is read.
+  // Opens the index. `files`: all files of the checkpoint. Throws DamagedCheckpoint when a file that describes ranges
+  // is missing or malformed, or elements of `parameters` are missing or duplicate; with an index file, read() checks
+  // the latter for the parameter that is read.
   RangeSource(const std::filesystem::path& folder, const std::vector<SavedFile>& files,
               const std::vector<SavedParameter>& parameters);
 
-  // The names of a parameter's states, sorted; empty for one that is unknown.
+  // Returns the names of a parameter's states, sorted; empty for an unknown parameter.
   std::vector<std::string> states(const std::string& parameter) const { return index_.states(parameter); }
-  // Throw UserError for one that is unknown.
+  // Returns dtype or number of elements of a state. Throws UserError for an unknown one.
   at::ScalarType dtype(const std::string& parameter, const std::string& state) const {
     return index_.state(parameter, state).dtype;
   }
@@ -36,7 +36,7 @@ class RangeSource {
     return index_.state(parameter, state).whole;
   }
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
-  // UserError for what is unknown or outside, DamagedCheckpoint, EnvironmentError when the disk fails.
+  // UserError for an unknown state or range, DamagedCheckpoint, EnvironmentError when the disk fails.
   void read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
             const at::Tensor& destination) const;
 
@@ -48,7 +48,7 @@ class RangeSource {
   std::filesystem::path folder_;
   std::vector<SavedFile> shards_;
   RangeIndex index_;
-  mutable std::list<std::pair<std::int64_t, data::InputFile>> open_;  // by shard, the one used last first
+  mutable std::list<std::pair<std::int64_t, data::InputFile>> open_;  // open files by shard, last used first
 };
 
 }  // namespace strata::checkpoint

@@ -1,4 +1,4 @@
-// Which runs a checkpoint can be resumed by.
+// Rules for runs that resume a checkpoint.
 #pragma once
 #include <string>
 
@@ -10,15 +10,15 @@
 
 namespace strata::runtime {
 
-// Throws UserError, with key and both values, when a setting differs that decides which samples a step reads or which
-// random numbers it draws, or when the checkpoint has more steps than the run.
+// Throws UserError, with key and both values, when a setting that determines samples or random numbers of a step
+// differs, or when the checkpoint has more steps than the run.
 void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config);
-// The settings that differ, may differ, and change later results, as "key: saved -> now, ..."; empty without any.
+// Returns settings that differ, may differ, and change later results: "key: saved -> now, ..."; empty without any.
 std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
                                const RunLearningRate& learning_rate);
 // Throws UserError naming the first parameter that one of the two lacks or that has another shape.
 void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<LayerInfo>& layers);
-// Throws UserError when this rank's pieces have other states, or of other types, than the checkpoint.
+// Throws UserError when this rank's pieces have other states than the checkpoint, or states of other types.
 void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const checkpoint::RangeSource& source,
                            const StageState& stage);
 

@@ -13,51 +13,51 @@
 
 namespace strata::runtime {
 
-// What a run's checkpoints say of it beside what changes from step to step.
+// Constant content of a run's checkpoints.
 struct CheckpointContent {
-  std::string model_config;  // the config.json that the model's sizes came from, or empty
+  std::string model_config;  // config.json that the model's sizes came from, or empty
   checkpoint::RunData data;
 };
 
-// The model's parameters as checkpoints list them: a tied one once, under its first name.
+// Returns the model's parameters for checkpoints: a tied one once, under its first name.
 std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers);
 checkpoint::SavedLayout saved_layout(const config::RunConfig& config);
-// The run's config as checkpoints list it: plugins by their names, and nothing of where their libraries lie.
+// Returns the run's config for checkpoints: plugins by name, without the paths of their libraries.
 std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const config::RunConfig& config);
 
-// What a run has made when it saves.
+// Progress of a run when it saves.
 struct Progress {
   std::int64_t steps = 0;
-  std::int64_t updates = 0;            // steps that were not skipped
-  std::int64_t optimizer_updates = 0;  // in them all
+  std::int64_t updates = 0;            // number of steps that were not skipped
+  std::int64_t optimizer_updates = 0;  // number of optimizer updates in all of them
   std::string not_finite;              // "the loss of step 7"; empty: the last step's loss was finite
 };
 
 // Writes a run's checkpoints: every rank its own shard, rank 0 the rest. A checkpoint replaces earlier ones only when
-// every rank has read back what it wrote, all values in it are finite, and so is a loss that was computed with its
-// weights. [collective] over the run, each call.
+// every rank has read back its files, all values in it are finite, and so is a loss computed with its weights. Every
+// call is [collective] over the run.
 class CheckpointSaver {
  public:
-  // All must outlive it. `folder` is locked on rank 0.
+  // Takes references that must outlive it. `folder` is locked on rank 0.
   CheckpointSaver(const config::RunConfig& config, Session& session, const PluginSet& plugins,
                   checkpoint::CheckpointFolder& folder, CheckpointContent content)
       : config_(config), session_(session), plugins_(plugins), folder_(folder), content_(std::move(content)) {}
 
-  // Saves the state as a whole or not at all; a step that this run has saved already is left as it is. Returns its
-  // folder. Blocks. Throws EnvironmentError, on all ranks, when a disk is full or fails: the checkpoints before it
-  // stay, of this one nothing does.
+  // Saves the state as a whole or not at all; does nothing for a step that this run has saved already. Returns its
+  // folder. Blocks. Throws EnvironmentError, on all ranks, when a disk is full or fails: earlier checkpoints stay, this
+  // one is removed.
   std::string save(const Progress& progress);
 
-  // The last checkpoint's weights have given no loss yet.
+  // True if no loss has been computed yet with the last checkpoint's weights.
   bool is_unproven() const { return unproven_; }
-  // Takes the loss of a step or of a validation, the same on all ranks, which was computed with the weights of that
-  // checkpoint or with later ones. `what`: "the loss of step 8".
+  // Takes the loss of a step or of a validation, equal on all ranks, computed with the weights of the last checkpoint
+  // or with later ones. `what`: "the loss of step 8".
   void take_loss(double loss, const std::string& what);
-  // Marks that checkpoint as not finite, if no finite loss followed it; for a run that ends. [any rank], throws
+  // Marks the last checkpoint as not finite if no finite loss followed it; for a run that ends. [any rank], throws
   // nothing.
   void mark_if_disproven() noexcept;
 
-  // Whether every rank can write where save() will: makes the temporary folder of a checkpoint and a file of each rank
+  // Checks that every rank can write where save() will: makes a checkpoint's temporary folder and a file of each rank
   // in it, and removes them. Throws UserError and EnvironmentError, on all ranks. [collective] over the run; blocks.
   void try_saving();
 
@@ -65,7 +65,7 @@ class CheckpointSaver {
   void check_shared(const std::filesystem::path& folder) const;
   void write(const Progress& progress);
   void share_owner();
-  // Nothing when the next step has no update to make up for; then its kept gradients do not matter.
+  // Returns the pending update of the kept gradients; empty if there is none.
   std::optional<checkpoint::PendingUpdate> pending() const;
   checkpoint::TrainingCheckpoint describe(const Progress& progress) const;
   void finish(const checkpoint::TrainingCheckpoint& saved);
@@ -78,7 +78,7 @@ class CheckpointSaver {
   bool has_owner_ = false;
   std::int64_t saved_step_ = -1;
   bool unproven_ = false;
-  std::string disproven_by_;  // the first loss since the last checkpoint, where it was not finite
+  std::string disproven_by_;  // first loss since the last checkpoint, if not finite
 };
 
 }  // namespace strata::runtime

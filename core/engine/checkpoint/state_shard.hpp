@@ -1,4 +1,4 @@
-// A rank's master weights and optimizer state on their way into a training checkpoint's files and back.
+// Writing and reading of a rank's master weights and optimizer state in a training checkpoint's files.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -15,21 +15,21 @@
 
 namespace strata::runtime {
 
-// This rank's counted ranges, in the file's order; the kept gradients too where their update is pending. Where replica
-// groups train by themselves (`local`), of the weights and the outer momentum the counted ranges, and of what each
-// group has for itself after so many `steps`, the optimizer's state and the master weights that have not been averaged
-// since, this group's. `state` must outlive it.
+// Shard of this rank's counted ranges, in the file's order; includes kept gradients with a pending update. With
+// local training (`local`): the counted ranges of the weights and the outer momentum, and this group's own
+// values after `steps` steps: the optimizer's state, and master weights not averaged since. `state` must outlive
+// it.
 class StateShard {
  public:
   StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
              bool pending, const LocalTraining* local = nullptr, std::int64_t steps = 0);
 
-  // Writes up to `bytes` more, to the disk itself; whether there are more.
+  // Writes up to `bytes` more to the disk itself; returns true if there are more.
   bool advance(std::int64_t bytes);
-  // Of the whole file.
+  // Returns name, size and checksum of the whole file.
   checkpoint::SavedFile saved() const { return {name_, writer_->bytes(), writer_->checksum()}; }
   const std::string& header() const { return writer_->header(); }
-  // The first state written that holds NaN or infinity, "the master of NAME"; empty: none does.
+  // Returns the first written state with NaN or infinity, "the master of NAME"; empty: none.
   const std::string& not_finite() const { return not_finite_; }
 
  private:
@@ -42,24 +42,24 @@ class StateShard {
   const state::Buffers& buffers_;
   std::map<std::string, BufferRange> values_;
   std::optional<checkpoint::SafetensorsWriter> writer_;
-  std::size_t tensor_ = 0;    // the next to write, in the file's order
-  std::int64_t element_ = 0;  // and where in it
+  std::size_t tensor_ = 0;    // next tensor to write, in the file's order
+  std::int64_t element_ = 0;  // next element in the tensor
   std::string not_finite_;
 };
 
-// The name in checkpoints of what only one of several replica groups has: "exp_avg of group 2".
+// Returns the checkpoint name of a state of one replica group: "exp_avg of group 2".
 std::string name_of_group(const std::string& state, int group);
-// Under which a state of the optimizer is saved: every group's, or its own where groups do not train by themselves.
+// Returns the names under which an optimizer state is saved: one per group with local training, otherwise its own.
 std::vector<std::string> saved_names(const std::string& state, const std::optional<LocalTraining>& local);
 // Checkpoint name of the outer momentum.
 inline constexpr const char* outer_momentum = "outer_momentum";
 
-// Reads what an entry holds, however the run that saved it was cut, and rounds the weights into the parameter. Returns
-// the bytes read. `pending`: the kept gradient too. `local`: the optimizer's state is that of this rank's replica
-// group.
+// Reads an entry's values, for any layout of the run that saved them, and rounds the weights into the parameter.
+// Returns the bytes read. `pending`: includes the kept gradient. `local`: reads the optimizer state of this rank's
+// replica group.
 std::uint64_t read_entry(const checkpoint::RangeSource& source, state::OptimizerState& state,
                          const state::OptimizerState::Entry& entry, bool pending, const LocalTraining* local = nullptr);
-// Reads the master weights of this rank's replica group, where they are not the common ones. Returns the bytes read.
+// Reads the master weights of this rank's replica group, if they differ from the common ones. Returns the bytes read.
 std::uint64_t read_master_of_group(const checkpoint::RangeSource& source, state::OptimizerState& state,
                                    const state::OptimizerState::Entry& entry, const LocalTraining& local);
 

@@ -1,12 +1,12 @@
 // A checkpoint of a training run is a folder of files:
-//   shard-R-of-N.safetensors   what rank R owns, by ranges: see ranges.hpp
-//   index.safetensors          where in the shards each range lies: see range_index.hpp
-//   plugins.safetensors        plugins' values that all ranks have alike: see plugin_state.hpp
-//   rank-R-of-N.safetensors    those that rank R has of its own, where it has any
+//   shard-R-of-N.safetensors   ranges that rank R owns: see ranges.hpp
+//   index.safetensors          place of each range in the shards: see range_index.hpp
+//   plugins.safetensors        plugins' values that are equal on all ranks: see plugin_state.hpp
+//   rank-R-of-N.safetensors    plugins' values of rank R alone, if any
 //   checkpoint.json            everything else, with size and checksum of every file above; written last
-// Over the shards every element of every parameter and of its optimizer state stands once, whatever the ranks' layout
-// was, so that any other number of ranks can read it. checkpoint.json is JSON whose first line holds the checksum of
-// all that follows it:
+// The shards together hold every element of every parameter and of its optimizer state once, for any layout of the
+// ranks, so that any other number of ranks can read it. checkpoint.json is JSON whose first line holds the checksum of
+// the rest:
 //   {"xxh3": "0123456789abcdef", "checkpoint":
 //   { "format": 2, "step": 7, ... }}
 // Format 1 had no index, and rank-R-of-N.json of every rank in place of the two files of plugins.
@@ -28,17 +28,17 @@
 
 namespace strata::checkpoint {
 
-// Half-written, cut or altered: another checkpoint of the same run may be whole. A checkpoint that does not suit the
-// run or comes from a newer version is a plain UserError.
+// Error of a half-written, truncated or altered checkpoint: another checkpoint of the same run may be whole. A
+// checkpoint that does not fit the run or comes from a newer version is a plain UserError.
 class DamagedCheckpoint final : public UserError {
  public:
   using UserError::UserError;
   ~DamagedCheckpoint() override;
 };
 
-// A file of a checkpoint. One that is missing is damage: checkpoint.json is written last. One that may not be read, or
-// that this machine cannot open now, may be whole: that is an error of its own, so that nobody goes on from an earlier
-// step and writes over a good one. Throws DamagedCheckpoint, UserError, EnvironmentError.
+// Opens a file of a checkpoint. A missing file is damage, because checkpoint.json is written last. A file without read
+// permission, or that this machine cannot open now, may be whole: this throws another error, so that no run resumes an
+// earlier step and overwrites a good one. Throws DamagedCheckpoint, UserError, EnvironmentError.
 data::InputFile open_saved(const std::filesystem::path& path);
 
 struct SavedFile {
@@ -47,7 +47,7 @@ struct SavedFile {
   std::uint64_t checksum = 0;
 };
 
-// Writes a file of this text into the folder, which has none of its name.
+// Writes a file of this text into the folder, which must not have one of its name.
 SavedFile write_saved(const std::filesystem::path& folder, const std::string& name, const std::string& text);
 
 struct SavedParameter {
@@ -55,10 +55,10 @@ struct SavedParameter {
   std::vector<std::int64_t> shape;
   std::map<std::string, std::int64_t> whole_states;  // elements of the states that belong to the whole parameter
   Split split;
-  std::map<std::string, std::int64_t> block_states;  // elements of the parameter for one of a state that has blocks
+  std::map<std::string, std::int64_t> block_states;  // block sizes of states with blocks
 };
 
-// How the ranks were arranged.
+// Layout of the ranks that saved.
 struct SavedLayout {
   std::int64_t world_size = 1;
   std::int64_t pipeline = 1;
@@ -67,7 +67,7 @@ struct SavedLayout {
   bool operator==(const SavedLayout&) const = default;
 };
 
-// The update that a kept gradient is to give: with what of its step the optimizer makes it.
+// Scalars of the pending update (`step_policy: delayed`): learning rate, factor, number of updates, momentum.
 struct PendingUpdate {
   double learning_rate = 0.0;
   std::int64_t updates = 0;
@@ -76,57 +76,57 @@ struct PendingUpdate {
   bool operator==(const PendingUpdate&) const = default;
 };
 
-// The data that a run trains on, as far as a resumed run must have the same.
+// Facts of the training data that a resumed run must share.
 struct RunData {
   std::int64_t samples = 0;
-  std::optional<std::uint64_t> content;  // a fingerprint of its tokens; nothing in a checkpoint of an earlier version
+  std::optional<std::uint64_t> content;  // fingerprint of the tokens; empty in checkpoints of earlier versions
 };
 
 struct TrainingCheckpoint {
   static constexpr std::int64_t newest_format = 2;
 
-  std::filesystem::path folder;         // where it lies; not written
-  std::int64_t format = newest_format;  // as it was read; what is written is the newest
-  std::int64_t step = 0;                // steps made: the next one has this number
-  std::int64_t updates = 0;             // of them not skipped, with one that is pending
-  std::int64_t optimizer_updates = 0;   // in these; several a step where the schedule updates within it
-  std::int64_t samples = 0;             // seen so far
+  std::filesystem::path folder;         // folder of the checkpoint; not written
+  std::int64_t format = newest_format;  // format that was read; the newest is written
+  std::int64_t step = 0;                // steps made; number of the next step
+  std::int64_t updates = 0;             // steps that were not skipped, including a pending update
+  std::int64_t optimizer_updates = 0;   // optimizer updates; several per step if the schedule updates within it
+  std::int64_t samples = 0;             // samples seen so far
   RunData data;
-  std::optional<PendingUpdate> pending;  // the shards then hold a kept gradient of each trained parameter
-  // What of it is NaN or infinite: "the master of NAME", "the loss of step 7"; empty: nothing. Older versions did not
-  // look, and theirs count as finite.
+  std::optional<PendingUpdate> pending;  // if set, the shards hold a kept gradient of each trained parameter
+  // Name of a value that is NaN or infinite: "the master of NAME", "the loss of step 7"; empty: none. Older versions
+  // did not check, and their checkpoints count as finite.
   std::string not_finite;
   SavedLayout layout;
-  std::string model_config;  // the config.json that the model's sizes came from, or empty
-  std::vector<std::pair<std::string, std::string>> config;  // the resolved config: key, value
-  std::vector<SavedParameter> parameters;                   // of the whole model; a tied one once
+  std::string model_config;                                 // config.json that the model's sizes came from, or empty
+  std::vector<std::pair<std::string, std::string>> config;  // resolved config: key, value
+  std::vector<SavedParameter> parameters;                   // parameters of the whole model; a tied one once
   std::vector<SavedFile> files;
 
   bool is_finite() const { return not_finite.empty(); }
   const SavedFile* file(const std::string& name) const;  // or null
-  // The value of a config key, or null.
+  // Returns the value of a config key, or null.
   const std::string* setting(const std::string& key) const;
-  // The text of checkpoint.json.
+  // Returns the text of checkpoint.json.
   std::string text() const;
-  // From FOLDER/checkpoint.json. Throws DamagedCheckpoint, or UserError for a newer format. The other files are not
-  // looked at.
+  // Reads FOLDER/checkpoint.json. Throws DamagedCheckpoint, or UserError for a newer format. Does not check the other
+  // files.
   static TrainingCheckpoint read(const std::filesystem::path& folder);
 };
 
 std::string shard_name(std::int64_t rank, std::int64_t world_size);  // "shard-0-of-2.safetensors"
 bool is_shard(const std::string& name);
 std::string rank_file_name(std::int64_t rank, std::int64_t world_size);         // "rank-0-of-2.safetensors"
-std::string former_rank_file_name(std::int64_t rank, std::int64_t world_size);  // of format 1
+std::string former_rank_file_name(std::int64_t rank, std::int64_t world_size);  // name in format 1
 inline constexpr const char* checkpoint_file_name = "checkpoint.json";
 
-// One rank's share of comparing all files with what checkpoint.json says of them: about as many bytes as every other's.
+// One rank's share of comparing all files with their checksums in checkpoint.json; shares are about equal in bytes.
 class Verification {
  public:
   Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks);
-  // Of these files of a folder, which were written just now: as the disk or the server gives them, not this host's
+  // Verifies files of a folder that were just written, read from the disk or the server instead of this host's
   // cache.
   Verification(std::filesystem::path folder, std::vector<SavedFile> files);
-  // Reads up to `bytes` more, and returns whether there are more. Blocks. Throws DamagedCheckpoint when a file is
+  // Reads up to `bytes` more, and returns true if there are more. Blocks. Throws DamagedCheckpoint when a file is
   // missing or has another size or checksum, EnvironmentError when the disk fails.
   bool advance(std::uint64_t bytes);
 
@@ -139,7 +139,7 @@ class Verification {
   };
   void open_next();
   std::filesystem::path folder_;
-  std::vector<SavedFile> files_;  // still to begin, the last one next
+  std::vector<SavedFile> files_;  // files not begun, the last one next
   bool past_cache_ = false;
   std::optional<OpenFile> file_;
 };

@@ -1,4 +1,4 @@
-// Weights into a session and out of it.
+// Loading weights into a session and exporting them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,64 +11,64 @@
 
 namespace strata::runtime {
 
-// The model's parameters and their names in Hugging Face files; a tied parameter stands once, under its first name.
+// Returns the model's parameters and their names in Hugging Face files; a tied one once, under its first name.
 checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers);
 
-// Random initial values: see state/initial_values.hpp.
+// Returns random initial values: see state/initial_values.hpp.
 ValueSource initial_values(std::uint64_t seed);
 
 // Weights from a Hugging Face folder or from a training checkpoint. [any rank]
 class SavedWeights {
  public:
-  // `checkpoint`: one, or a folder of them, of which the latest; empty: the Hugging Face folder `init`. Throws
+  // Opens `checkpoint`, one or the latest in a folder; if empty, the Hugging Face folder `init`. Throws
   // UserError.
   SavedWeights(const std::string& init, const std::string& checkpoint);
 
-  // The config.json that the model's sizes come from; empty when they come from the config.
+  // Returns the config.json that the model's sizes come from; empty when they come from the config.
   const std::string& model_config() const;
-  const std::string& path() const { return path_; }  // of the folder that holds them
-  // For a session. The check throws UserError where these are another model's; this must outlive it.
+  const std::string& path() const { return path_; }  // path of the folder
+  // Returns the source for a session, to be outlived by this. Its check throws UserError for another model's weights.
   ModelSource as_source() const;
-  // See checkpoint/content.hpp. Blocks. Throws EnvironmentError.
+  // Returns the fingerprint, see checkpoint/content.hpp. Blocks. Throws EnvironmentError.
   std::uint64_t content() const;
-  // Verifies a checkpoint's files, each rank a share of them. Throws checkpoint::DamagedCheckpoint. [collective]
+  // Verifies a checkpoint's files, each rank a share. Throws checkpoint::DamagedCheckpoint. [collective]
   void verify(Session& session) const;
-  // Throws UserError when they are another model's.
+  // Returns the values. Throws UserError for another model's weights.
   ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
-  // After source() has given this rank's values. Throws UserError that names a parameter with NaN or infinity, of any
-  // rank. [collective]
+  // Checks the values of all ranks, after each has read its own from source(). Throws UserError that names a parameter
+  // with NaN or infinity. [collective]
   void check_finite(Session& session) const;
 
  private:
   struct Reader {
     ValueSource values;
-    std::function<std::string(const std::string&)> origin;  // of a parameter: its file or folder, and its name there
+    std::function<std::string(const std::string&)> origin;  // file or folder of a parameter, and its name there
   };
   Reader reader(const Model& model, const std::vector<LayerInfo>& layers) const;
 
   std::string path_;
-  std::shared_ptr<std::string> not_finite_ = std::make_shared<std::string>();  // names the first such parameter
+  std::shared_ptr<std::string> not_finite_ = std::make_shared<std::string>();  // name of the first such parameter
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
-  std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
+  std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of folder_ and checkpoint_ is set
 };
 
-// The type of exported weights by its name: float32, bfloat16, float16, or source, which is that of the folder whose
-// config.json `model_config` is. Throws UserError where this names none of them.
+// Returns the type of exported weights: float32, bfloat16, float16, or source, the type in `model_config`, the source
+// folder's config.json. Throws UserError if that names none of them.
 at::ScalarType export_type(const std::string& name, const std::string& model_config);
 
-// A folder for the model's weights, in this type, whose values are still to be written. Takes along what `source` holds
-// beside weights, and warns of what is lost. Throws UserError.
+// Starts an export of the model's weights, in type `dtype`, without values. Copies the other files of `source`, and
+// warns of lost ones. Throws UserError.
 std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,
                                                                 const checkpoint::NameMap& names, at::ScalarType dtype,
                                                                 const checkpoint::SourceFolder& source);
 
-// Whether export_weights() could write this model to the folder. Throws UserError and EnvironmentError, on all ranks.
+// Checks that export_weights() can write this model to the folder. Throws UserError and EnvironmentError, on all ranks.
 // [collective] over the run
 void try_export(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype);
 
-// Writes the master weights as a folder that Hugging Face libraries open. Rank after rank sends what it owns to rank 0,
-// which writes ranges as they come: no rank holds the model. Throws UserError that names a tensor with NaN or infinity,
-// and leaves nothing then. [collective] over the run; blocks the host.
+// Writes the master weights as a folder that Hugging Face libraries open. Rank after rank sends its slices to rank 0,
+// which writes ranges as they arrive: no rank holds the model. Throws UserError that names a tensor with NaN or
+// infinity, and then leaves no files. [collective] over the run; blocks the host.
 void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
                     const checkpoint::SourceFolder& source);
 

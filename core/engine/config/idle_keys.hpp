@@ -3,9 +3,9 @@
 
 namespace strata::config {
 
-// Refuses keys that are given and do nothing beside what other keys say: a rate of a policy that is not chosen, how
-// often to save where nothing is saved. A key is left alone where a later tree made it idle, or where the same one says
-// so ("", false, none): `--set step_policy=plain` tries the run of a config with local.steps otherwise. Throws
+// Refuses keys that are given and have no effect with the other keys: a rate of a policy that is not chosen, a
+// period of saving without a folder. A key is accepted if a later tree made it idle, or if the same tree
+// switches it off ("", false, none): `--set step_policy=plain` works on a config with local.steps. Throws
 // UserError.
 void check_idle_keys(const Node& tree, const RunConfig& run);
 

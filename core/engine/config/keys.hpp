@@ -1,7 +1,7 @@
 // The engine's own keys. Each is described once: as a row of a list in run_config.hpp, beside the field that it fills,
-// or in keys.cpp where code of its own resolves its section. From a row come the type and range of a value, the
-// default, the field's value, `strata config show`, `explain` and configs/REFERENCE.md, what ranks compare before they
-// start, and what a resumed run may change.
+// or in keys.cpp if special code resolves its section. A row determines the type and range of a value, the default, the
+// field's value, `strata config show`, `explain` and configs/REFERENCE.md, the comparison between ranks before they
+// start, and the changes that a resumed run may make.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,20 +14,20 @@ namespace strata::config {
 struct RunConfig;
 struct PluginChoice;
 
-// What a key changes. A resumed run must keep Samples, logs a changed Numbers and may change the others.
+// Effect of a key on a run. A resumed run must keep Samples, logs a changed Numbers and may change the others.
 enum class Affects {
   Nothing,  // logs, waiting, measuring: no number of the training
   Files,    // which files are read and written
   Numbers,  // losses and weights
-  Samples,  // which samples a step reads and which random numbers it draws: losses and weights as well
+  Samples,  // samples and random numbers of a step, and so losses and weights
 };
 
-// What ranks compare of a key before they start. A key that is not compared by its value is per host: a path that each
-// host may have in another place.
+// Comparison of a key between ranks before they start. A key that is not compared by its value is per host: a path that
+// may differ between hosts.
 enum class Compared {
   Value,
-  Content,  // what the path names: tokens, weights
-  Use,      // whether it is given. The path is free: rank 0 alone writes there
+  Content,  // content of the path: tokens, weights
+  Use,      // given or not; the path is free, because only rank 0 writes there
 };
 
 struct Effect {
@@ -53,7 +53,7 @@ struct Default {
   bool required = false;
 };
 inline constexpr Default required{"", "", true};
-// `auto`, which then means this.
+// Returns a default of `auto`, with its meaning.
 constexpr Default automatic(const char* meaning) {
   return {"auto", meaning, false};
 }
@@ -63,39 +63,39 @@ constexpr Default automatic(const char* meaning) {
 //   layers  none, all, or a list of layer numbers
 //   parameter_rules  a list of sections, see ParameterRule in run_config.hpp
 //   variants  a list of texts, see core/tools/compare/variants.hpp
-//   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
+//   rule    what `auto` means: a list of names, the first usable is taken, or a section of names by device
 struct Key {
   OptionSpec option;
   bool required = false;
-  std::string automatic;  // what `auto` means, which is then the default; empty: `auto` is not allowed
+  std::string automatic;  // meaning of `auto`, which is then the default; empty: `auto` is not allowed
   Effect effect = Affects::Numbers;
   std::string kind = {};               // of type plugin
-  bool optional = false;               // of type plugin: `none` is allowed
-  Affects options = Affects::Numbers;  // of type plugin: what the plugin's options affect
-  // Puts the value into its field; the second one for type plugin. Null: code of its own reads the key.
+  bool optional = false;               // for type plugin: `none` is allowed
+  Affects options = Affects::Numbers;  // for type plugin: effect of the plugin's options
+  // Setters of the key's field, `choose` for type plugin. Null: special code reads the key.
   void (*set)(RunConfig&, const OptionValue&) = nullptr;
   void (*choose)(RunConfig&, PluginChoice) = nullptr;
 };
 
-// `limits` as in <strata/options.hpp>. Throws Bug for a row that is malformed.
+// Makes a key. `limits` as in <strata/options.hpp>. Throws Bug for a malformed row.
 Key make_key(std::string_view path, std::string_view type, Default value, std::string_view limits,
              std::string_view unit, Effect effect, std::string_view documentation,
              void (*set)(RunConfig&, const OptionValue&) = nullptr);
 
-// The key SLOT.plugin. Its options affect what the choice of the plugin affects. Key::options may be less where
-// resuming sees a change by itself, as with a model, whose parameters it compares.
+// Makes the key SLOT.plugin. The plugin's options have the key's effect. Key::options may be less if resuming detects a
+// change otherwise, as for a model, whose parameters it compares.
 Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
                void (*choose)(RunConfig&, PluginChoice), bool optional = false);
 
-// The setter of a field of RunConfig, of an option's type.
+// Setter of a field of RunConfig that has an option's type.
 #define STRATA_KEY_SETTER(type, field) \
   [](RunConfig& run, const OptionValue& value) { run.field = std::get<STRATA_OPTION_TYPE_##type>(value); }
 
 const std::vector<Key>& keys();
-const Key* find_key(std::string_view path);  // null when the engine has no such key
-// What an engine's key or a plugin's option affects.
+const Key* find_key(std::string_view path);  // null if the engine has no such key
+// Returns the effect of an engine's key or a plugin's option.
 Effect effect_of(std::string_view path);
-// The position of a key in listings; a plugin's option has that of the key that names its plugin.
+// Returns the position of a key in listings; a plugin's option has the position of the key that names its plugin.
 std::size_t place_among_keys(std::string_view path);
 
 // A section that names a plugin: `partitioner: {plugin: NAME, NAME: {options}}`.
@@ -105,11 +105,11 @@ struct PluginSlot {
   bool optional = false;  // `plugin: none` is allowed
 };
 
-// In the order in which `auto` is resolved: the device first, which others depend on.
+// Returns the slots in the order in which `auto` is resolved: first the device, on which others depend.
 const std::vector<PluginSlot>& plugin_slots();
 const PluginSlot* plugin_slot(std::string_view path);
 
-// The keys and sections of the engine directly below `path` ("" is the top).
+// Returns the keys and sections of the engine directly below `path` ("" is the top).
 std::vector<std::string> known_children(std::string_view path);
 
 }  // namespace strata::config

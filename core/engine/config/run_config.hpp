@@ -1,9 +1,9 @@
-// A config with every question answered: typed, complete, no `auto` left.
+// The resolved config: typed, complete, without `auto`.
 //
 // A key of the engine is described here, once, in the list of its section:
 //   KEY(type, member, path, default, limits, unit, effect, documentation)
-// becomes the member of the section's struct and, in keys.cpp, all else that there is to a key (see keys.hpp). To add a
-// key add a row, and use the member. Types and limits are those of a plugin's options, <strata/options.hpp>; default
+// becomes the member of the section's struct and, in keys.cpp, everything else about a key (see keys.hpp). To add a
+// key, add a row and use the member. Types and limits are those of a plugin's options, <strata/options.hpp>; default
 // and effect those of keys.hpp.
 #pragma once
 #include <cstdint>
@@ -19,19 +19,19 @@
 
 namespace strata::config {
 
-// A plugin that the config names, with its options: all of them, defaults filled in.
+// A plugin that the config names, with all its options, defaults filled in.
 struct PluginChoice {
-  std::string slot;    // where it is named: "partitioner", "offload.optimizer"
+  std::string slot;    // slot that names it: "partitioner", "offload.optimizer"
   std::string kind;    // "partitioner", "offload"
   std::string plugin;  // as written: a name or the absolute path of a library
-  std::string name;    // from its manifest
+  std::string name;    // name in its manifest
   OptionValues options;
   Place place;
-  Place options_place = {};             // of the first option that is given, else `place`; errors of the plugin name it
+  Place options_place = {};  // place of the first given option, otherwise `place`; errors of the plugin name it
   std::vector<std::string> given = {};  // names of the options that the config sets
 };
 
-// What a row of a list becomes in its struct.
+// Member made from a row of a list.
 #define STRATA_KEY_MEMBER(type, member, path, value, limits, unit, effect, documentation) \
   STRATA_OPTION_TYPE_##type member{};
 
@@ -45,18 +45,18 @@ struct ModelConfig {
   STRATA_MODEL_KEYS(STRATA_KEY_MEMBER)
 };
 
-enum class DataOrder { Sequential, Shuffled, Own };  // Own: the data plugin's
+enum class DataOrder { Sequential, Shuffled, Own };  // Own: the order of the data plugin
 
 struct DataConfig {
   PluginChoice plugin;
   std::string path;  // empty: no data, and no plugin is made
   DataOrder order = DataOrder::Sequential;
-  // With documents: separate, where each sample holds tokens of one document: the token that ends each. With packed
-  // nothing.
+  // Token that ends a document, with documents: separate, where each sample holds tokens of one document; empty with
+  // packed.
   std::optional<std::int64_t> document_end = {};
 };
 
-// Tokens that a training is measured on.
+// Keys of validation, on tokens that are not trained on.
 #define STRATA_VALIDATION_KEYS(KEY)                                                                            \
   KEY(integer, every, "validation.every", "0", "min=0,max=1e12", "steps", Affects::Nothing,                    \
       "steps from one validation to the next; 0: at the end only")                                             \
@@ -64,11 +64,11 @@ struct DataConfig {
       "samples to measure, from the first on")
 
 struct ValidationConfig {
-  DataConfig data;                           // without a path there is no validation; always sequential
-  STRATA_VALIDATION_KEYS(STRATA_KEY_MEMBER)  // samples 0: all
+  DataConfig data;                           // validation data; no path: no validation; always sequential
+  STRATA_VALIDATION_KEYS(STRATA_KEY_MEMBER)  // samples 0: all samples
 };
 
-// Of the three batch sizes what is left out follows from the others: batch.hpp.
+// Keys of training. A missing one of the three batch sizes is derived from the others: batch.hpp.
 #define STRATA_TRAIN_KEYS(KEY)                                                                                     \
   KEY(integer, steps, "train.steps", required, "min=1,max=1e12", "steps", Affects::Numbers,                        \
       "optimizer steps of the run")                                                                                \
@@ -90,10 +90,10 @@ struct TrainConfig {
   STRATA_TRAIN_KEYS(STRATA_KEY_MEMBER)
 };
 
-// Which layers keep only their input and compute their activations again in backward.
+// Layers that save only their input and recompute their activations in backward.
 struct RecomputedLayers {
   bool all = false;
-  std::vector<std::int64_t> layers;  // sorted; may name layers that the model lacks: the config does not know it
+  std::vector<std::int64_t> layers;  // sorted; may name layers that the model lacks, which is unknown to the config
   bool covers(std::int64_t layer) const;
 };
 
@@ -132,15 +132,15 @@ struct OffloadConfig {
   std::optional<PluginChoice> parameters;
   std::optional<PluginChoice> optimizer;    // optimizer state, master weights and gradients
   std::optional<PluginChoice> activations;  // inputs of recomputed layers
-  std::optional<PluginChoice> host, disk;   // homes that may be chosen where the others are left open
-  std::vector<std::string> given;           // keys that no choice may change
+  std::optional<PluginChoice> host, disk;   // homes to choose from, if the others are left open
+  std::vector<std::string> given;           // keys that automatic choice may not change
   STRATA_OFFLOAD_KEYS(STRATA_KEY_MEMBER)
-  std::vector<const PluginChoice*> homes() const;  // those of these that are given
+  std::vector<const PluginChoice*> homes() const;  // returns the homes that are given
 };
 
-// When the update that a step's gradient gives is made: at its end, after the norm is known; in the next step; or at
-// its end before the norm is known, and once more where it then clips or skips. Local: at its end, by the gradient of
-// the rank's own group, and groups average their weights every few steps.
+// Time of the update by a step's gradient. Plain: at its end, after the norm is known. Delayed: in the next step.
+// Speculative: at its end before the norm is known, and again if the norm clips or skips. Local: at its end, by the
+// gradient of the rank's own group; groups average their weights every few steps.
 enum class StepPolicy { Plain, Delayed, Speculative, Local };
 
 #define STRATA_LOCAL_KEYS(KEY)                                                                                         \
@@ -160,7 +160,7 @@ struct LocalConfig {
   STRATA_LOCAL_KEYS(STRATA_KEY_MEMBER)
 };
 
-// Saved states of the run.
+// Keys of checkpoints.
 #define STRATA_CHECKPOINT_KEYS(KEY)                                                                           \
   KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                              \
       "folder for checkpoints, the same for all ranks; empty: none are saved")                                \
@@ -179,16 +179,16 @@ struct CheckpointConfig {
 
 struct LearningRateConfig {
   PluginChoice plugin;
-  std::optional<double> base;  // nothing where the config does not give it
+  std::optional<double> base;  // empty if the config does not set it
   STRATA_LEARNING_RATE_KEYS(STRATA_KEY_MEMBER)
-  Place place;  // of the plugin's options, else of the config; errors of the plugin name it
+  Place place;  // place of the plugin's options, or of the config; errors of the plugin name it
 };
 
-// How the parameters with these names are trained. What a rule leaves out is as an earlier rule or the config says.
+// Training settings of parameters by name. Missing settings follow an earlier rule or the config.
 struct ParameterRule {
   std::vector<std::string> match;  // shell globs
   std::optional<bool> trainable;
-  std::optional<double> learning_rate_factor;  // of learning_rate.base; a rule's own learning rate is kept so
+  std::optional<double> learning_rate_factor;  // factor of learning_rate.base; also stores a rule's own learning rate
   std::optional<double> weight_decay;
   std::string path;  // "parameters[0]"
   Place place;
@@ -203,7 +203,7 @@ struct CommunicatorConfig {
   STRATA_COMMUNICATOR_KEYS(STRATA_KEY_MEMBER)
 };
 
-// chunks_per_stage: 0 where the scheduler is to say.
+// Keys of the pipeline. chunks_per_stage 0: the scheduler decides.
 #define STRATA_PIPELINE_KEYS(KEY)                                                                                    \
   KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6", \
       "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                 \
@@ -218,7 +218,7 @@ struct CommunicatorConfig {
       "the ranks of a tensor group share the tokens between the layers' matmuls too, so that each keeps a part of "  \
       "norms and residuals; needs parallel.tensor of at least 2")
 
-// Of no section, or alone in theirs.
+// Keys without a section, or alone in theirs.
 #define STRATA_RUN_KEYS(KEY)                                                                                         \
   KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                                \
       "folders with plugins, separated by `:`, searched before all others")                                          \
@@ -235,7 +235,7 @@ struct CommunicatorConfig {
       "memory of one rank's device that a step may take, without what is offloaded: a run whose plan takes more is " \
       "refused")
 
-// What a key, or a plugin's option, was resolved to, and where that comes from.
+// Resolved value of a key or a plugin's option, with its origin.
 struct Resolved {
   std::string path;
   OptionValue value;
@@ -267,27 +267,27 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   std::vector<Resolved> listing;  // in the order of keys()
 
-  std::vector<const PluginChoice*> plugins() const;  // all that are named, the device first
+  std::vector<const PluginChoice*> plugins() const;  // all named plugins, the device first
 };
 
 struct World {
   std::int64_t size = 1;
   std::string origin = "one process";  // "--nproc", "torchrun"
-  std::optional<bool> one_host;        // whether all ranks are on one; nothing when the launcher does not say
-  bool starts_ranks = false;           // this process starts or plans for them all, and decides for them by free memory
+  std::optional<bool> one_host;        // true: all ranks are on one host; empty: unknown
+  bool starts_ranks = false;           // true: this process starts or plans all ranks, and may decide by free memory
 
-  // Of `strata train --nproc` and its like.
+  // Returns the world of commands like `strata train --nproc`.
   static World started_here(std::int64_t ranks) { return {ranks, "--nproc", true, true}; }
   bool on_one_host() const { return size == 1 || one_host.value_or(false); }
 };
 
-// The trees to resolve, the weakest first: the defaults, the file, all `--set` arguments as one.
+// Reads the trees to resolve, in increasing priority: the defaults, the file, all `--set` arguments as one.
 std::vector<Node> read_trees(const std::string& file, const std::vector<std::string>& settings);
 
-// All `--set` arguments as one tree; the later of two for one key wins. Throws UserError.
+// Reads all `--set` arguments as one tree; the later of two for one key wins. Throws UserError.
 Node read_settings(const std::vector<std::string>& settings);
 
-// The value of plugin_path: needed to open the registry, so before resolve.
+// Returns the value of plugin_path, which is needed to open the registry before resolve.
 std::string plugin_path(const std::vector<Node>& trees);
 
 // Merges the trees, later ones winning, and types, derives and checks everything. A plugin's options may stand beside

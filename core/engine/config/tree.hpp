@@ -1,6 +1,6 @@
-// One tree for every spelling of a config. Scalars keep the text that was written and where, until
-// a schema types them (schema.hpp): so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an
-// integer, and every error has a place.
+// Tree of a config in any format. Scalars keep their text and place until a schema types them (schema.hpp), so
+// equal content gives equal results from YAML, TOML and JSON, `5e8` can be an integer, and every error has a
+// place.
 #pragma once
 #include <strata/error.hpp>
 
@@ -16,15 +16,15 @@ struct Entry;
 
 struct Node {
   NodeKind kind = NodeKind::Null;
-  std::string text;            // Scalar: as written; of a quoted one the content, escapes resolved
+  std::string text;            // Scalar: text as written; quoted: the content, escapes resolved
   bool quoted = false;         // Scalar: written as a string (in TOML and JSON every string is)
-  Place place;                 // of the value's first character
-  std::string origin;          // where a person finds it: "train.yaml:12", "--set", "--nproc"
-  int tree = 0;                // which of several merged trees it came from; set by resolve (run_config.hpp)
+  Place place;                 // place of the value's first character
+  std::string origin;          // origin for people: "train.yaml:12", "--set", "--nproc"
+  int tree = 0;                // index of its tree among merged ones; set by resolve (run_config.hpp)
   std::vector<Node> items;     // Sequence
-  std::vector<Entry> entries;  // Map, in the order written; no key occurs twice
+  std::vector<Entry> entries;  // Map: entries as written; no duplicate keys
 
-  // The value of one key of this map; null when it is no map or has no such key. Valid until the map changes.
+  // Returns the value of a key of this map; null if it is not a map or has no such key. Valid until the map changes.
   const Node* get(std::string_view key) const;
   Node* get(std::string_view key);
   // Replaces the value of `key`, or appends it.
@@ -34,53 +34,53 @@ struct Node {
 
 struct Entry {
   std::string key;
-  Place place;  // of the key
+  Place place;  // place of the key
   Node value;
 };
 
 enum class Format { Yaml, Toml, Json };
 
-// Sections and lists may lie this deep inside each other; what is deeper is an error, not a deep recursion.
+// Maximum nesting of sections and lists; deeper ones are an error, not a deep recursion.
 inline constexpr int maximum_depth = 64;
 
-// The tree of a file: .yaml and .yml are YAML, .toml is TOML, .json is JSON (// and /* */ comments allowed). Always a
-// Map; an empty file is an empty one. Throws UserError, one line with the file's name and, for what is wrong inside,
-// line and column: missing, unreadable, a folder, not text, larger than 1 MiB, a syntax error, duplicate keys, `<<`,
-// tags, integers with a leading zero, an alias inside its own anchor, a second document, deeper than maximum_depth.
+// Reads a file: .yaml and .yml are YAML, .toml is TOML, .json is JSON (// and /* */ comments allowed). Always a Map; an
+// empty file is an empty one. Throws UserError, one line with the file's name and, for errors in its content, line and
+// column: missing, unreadable, a folder, not text, larger than 1 MiB, a syntax error, duplicate keys, `<<`, tags,
+// integers with a leading zero, an alias inside its own anchor, a second document, deeper than maximum_depth.
 Node read_file(const std::string& path);
 
-// The same for text in memory; `name` stands where the file's name would.
+// Reads text in memory as read_file() does; `name` is used as the file's name.
 Node read_text(std::string_view text, Format format, const std::string& name);
 
-// `a.b=c` as a tree {a: {b: c}}: the value is a YAML scalar or flow collection ([1, 2], {x: 1}). Place and origin are
-// `source`. Throws UserError.
+// Parses `a.b=c` as a tree {a: {b: c}}: the value is a YAML scalar or flow collection ([1, 2], {x: 1}). Place and
+// origin are `source`. Throws UserError.
 Node parse_setting(std::string_view argument, const std::string& source = "--set");
 
-// A scalar, list or flow map in YAML's spelling, on its own ("[0.9, 0.999]"). Throws UserError.
+// Parses a scalar, list or flow map in YAML's spelling ("[0.9, 0.999]"). Throws UserError.
 Node parse_value(std::string_view text, const std::string& source);
 
-// A map without entries.
+// Returns a map without entries.
 Node empty_section(const Place& place = {}, const std::string& origin = "");
 
-// The node at a dotted path ("train.steps"); null when there is none.
+// Returns the node at a dotted path ("train.steps"); null if there is none.
 const Node* find(const Node& tree, std::string_view path);
 Node* find(Node& tree, std::string_view path);
 
-// Puts a value at a dotted path, and the sections above it where they are missing, with the value's place and origin.
+// Puts a value at a dotted path, and adds missing sections above it, with the value's place and origin.
 void put_at(Node& tree, std::string_view path, Node value);
 
-// Lays `over` on `base`: maps are merged key by key, anything else replaces. An empty section (Null) leaves a map as it
-// is.
+// Merges `over` into `base`: maps are merged key by key, anything else replaces. An empty section (Null) leaves a map
+// unchanged.
 void merge(Node& base, const Node& over);
 
-// Text as an error message may print it: control characters escaped, cut to at most `longest` bytes of whole
+// Returns text for an error message: control characters escaped, cut to at most `longest` bytes of whole
 // characters.
 std::string one_line(std::string_view text, std::size_t longest);
 
-// A value in one line, as YAML would read it: [{match: "*.bias", weight_decay: 0}].
+// Returns a value in one line of YAML: [{match: "*.bias", weight_decay: 0}].
 std::string flow_text(const Node& node);
 
-// A short piece of a file, in quotes, on one line.
+// Returns a short piece of a file, in quotes, on one line.
 std::string shown(std::string_view text);
 
 }  // namespace strata::config

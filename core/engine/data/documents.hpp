@@ -8,26 +8,26 @@
 
 namespace strata::data {
 
-// A document is what follows the row's begin or an end token, up to and with the next end token or the row's end. One
-// of n tokens has n - 1 targets and becomes ceil((n - 1) / seq_len) samples: piece k begins at its token k * seq_len,
-// as windows of a row do, and the last one is filled up. A document without a target, so an end right behind another
-// one, has no sample. 8 bytes a sample. [any rank]
+// Samples of single documents. A document begins at the row's begin or after an end token, and ends with the next end
+// token or the row's end. A document of n tokens has n - 1 targets and ceil((n - 1) / seq_len) samples: piece k begins
+// at its token k * seq_len, like windows of a row, and the last one is padded. A document without a target, such as an
+// end token after another, has no sample. Takes 8 bytes per sample. [any rank]
 class DocumentSamples {
  public:
-  // Called with how many tokens are read; may be empty.
+  // Progress function, called with the number of tokens read; may be empty.
   using Progress = std::function<void(std::int64_t tokens)>;
 
-  // Reads the whole row. Throws UserError where `end` never occurs, or no document has a target; else as
+  // Reads the whole row. Throws UserError if `end` never occurs, or no document has a target; otherwise as
   // TokenSource::copy does.
   DocumentSamples(const TokenSource& source, std::int64_t seq_len, std::int64_t end, const Progress& progress = {});
 
   std::int64_t count() const { return std::ssize(first_); }
-  std::int64_t documents() const { return documents_; }  // that have a sample
-  std::int64_t targets() const { return targets_; }      // that count, of all samples
+  std::int64_t documents() const { return documents_; }  // documents with a sample
+  std::int64_t targets() const { return targets_; }      // targets that count, in all samples
   std::int64_t end() const { return end_; }
 
   // Writes seq_len + 1 tokens of sample `sample` of `source`, the row that was read: the piece, then end tokens.
-  // Returns how many of its targets count: the first ones.
+  // Returns the number of leading targets that count.
   std::int64_t read(const TokenSource& source, std::int64_t sample, std::int64_t* destination) const;
 
  private:
@@ -37,7 +37,7 @@ class DocumentSamples {
   std::int64_t end_;
   std::int64_t documents_ = 0;
   std::int64_t targets_ = 0;
-  std::deque<std::int64_t> first_;  // of each sample, the place of its first token; grows without being copied
+  std::deque<std::int64_t> first_;  // place of each sample's first token; grows without copies
 };
 
 }  // namespace strata::data

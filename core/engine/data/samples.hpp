@@ -23,7 +23,7 @@ namespace strata::data {
 // holds it.
 class SampleOrder {
  public:
-  // Shuffled by `seed`; sequential without one.
+  // Makes an order, shuffled by `seed`; sequential without one.
   explicit SampleOrder(std::int64_t samples, std::optional<std::uint64_t> seed = {});
 
   std::int64_t samples() const { return samples_; }
@@ -35,25 +35,25 @@ class SampleOrder {
   int half_bits_;  // k: half the bits of the domain
 };
 
-// The samples of a data set in the order in which they are trained on. Sequential and shuffled: sample i is tokens
-// [i * seq_len, (i + 1) * seq_len + 1) of the row, what is left at its end is not used, and positions behind count() go
-// on with further epochs. With the token that ends documents, sample i is that of DocumentSamples. Own: the plugin's,
-// whose positions end with count(). [any rank]
+// The samples of a data set in the order in which they are trained on. Sequential and shuffled: sample i is tokens [i *
+// seq_len, (i + 1) * seq_len + 1) of the row, the rest at its end is unused, and positions beyond count() continue with
+// further epochs. With a document end token, sample i is that of DocumentSamples. Own: the plugin's order, whose
+// positions end with count(). [any rank]
 class OrderedSamples {
  public:
-  // With `document_end` each sample holds tokens of one document; the own order has no such samples. Throws UserError
-  // when the source has no sample, or not this order, or no end of a document.
+  // Orders the samples. With `document_end`, not for the own order, each sample holds tokens of one document. Throws
+  // UserError when the source has no sample, or not this order, or no document end.
   OrderedSamples(TokenSource source, config::DataOrder order, const SampleRequest& request,
                  std::optional<std::int64_t> document_end = {});
 
   const TokenSource& source() const { return source_; }
   std::int64_t seq_len() const { return seq_len_; }
   std::int64_t count() const;
-  // The number of the sample at `position` = 0, 1, 2, ... of the order.
+  // Returns the number of the sample at `position` = 0, 1, 2, ... of the order.
   std::int64_t sample(std::int64_t position) const;
-  // Writes that sample's seq_len + 1 tokens: the first seq_len are inputs, the last seq_len targets. Returns how many
-  // targets count, the first ones: all but those that a document was filled up with. Throws EnvironmentError when a
-  // file was cut after it was opened, UserError behind the last position of an own order.
+  // Writes the seq_len + 1 tokens of the sample at `position`: the first seq_len are inputs, the last seq_len targets.
+  // Returns the number of leading targets that count: all except the padding of a document. Throws EnvironmentError
+  // when a file was truncated after it was opened, UserError beyond the last position of an own order.
   std::int64_t read(std::int64_t position, std::int64_t* destination) const;
 
  private:

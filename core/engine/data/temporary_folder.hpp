@@ -3,7 +3,7 @@
 
 namespace strata::data {
 
-// The folder for temporary files: what TMPDIR names, else /tmp. Throws EnvironmentError where there is none.
+// Returns the folder for temporary files: TMPDIR, otherwise /tmp. Throws EnvironmentError if there is none.
 std::string temporary_files();
 
 // Makes a temporary folder with a unique name that begins with `name`. Throws EnvironmentError.

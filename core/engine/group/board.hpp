@@ -1,4 +1,4 @@
-// The run's board: every rank publishes there what it does, and a rank that has waited for a while reads there whether
+// The run's board: every rank publishes its activity there, and a rank that has waited for a while reads there whether
 // its wait can still end. See the notes in verdict.hpp.
 //
 // The board is in the run's store, over a separate connection, so it works the same on one host and on many. A thread
@@ -31,42 +31,42 @@ class Store;
 namespace strata::runtime {
 
 struct BoardPlace {
-  c10::intrusive_ptr<c10d::Store> store;  // none in a run of one rank
+  c10::intrusive_ptr<c10d::Store> store;  // store; none in a run of one rank
   int rank = 0;
   int ranks = 1;
-  bool serves = false;  // this process serves the store
+  bool serves = false;  // true: this process serves the store
   std::chrono::milliseconds timeout{};
-  std::function<void()> hang_up = [] {};  // ends the store's call under way, and every later one
+  std::function<void()> hang_up = [] {};  // ends the current call of the store, and every later one
 };
 
-// Shared with its thread, which is left behind if a lost store blocks it. One mutex protects everything except the
-// store and the observer, which only the thread uses.
+// A rank's side of the board. Shared with its thread, which is abandoned if a lost store blocks it. One mutex protects
+// everything except the store and the observer, which only the thread uses.
 class Board : public std::enable_shared_from_this<Board> {
  public:
   explicit Board(BoardPlace place);
   ~Board();
-  // Publishes this rank's first record and starts the thread. A run of one rank, which needs no store, leaves it out.
-  // Throws EnvironmentError that names both processes if another one has this rank. That ends the run as well, unless
-  // it has begun: then the others go on without the newcomer.
+  // Publishes this rank's first record and starts the thread. Not called in a run of one rank, which needs no store.
+  // Throws EnvironmentError that names both processes if another one has this rank. This also ends the run, unless it
+  // has begun: then the others continue without the newcomer.
   void join();
-  // The ranks have compared what they must have in common: the run has begun.
+  // Marks the run as begun, after the ranks have compared their facts.
   void begun();
   // Makes `cause` the verdict, unless there is one, over the caller's connection to the store. Returns the verdict's
   // cause, which all ranks report. [any rank]
   static std::string settle(c10d::Store& store, const std::string& cause);
-  // Once join() was called, before the end: publishes that this rank has left, or failed if an exception is active. A
-  // rank that serves the store waits up to two seconds for the others' last records.
+  // Publishes that this rank has left, or failed if an exception is active; called before the end, after join(). A rank
+  // that serves the store waits up to two seconds for the others' last records.
   void leave();
 
-  // This rank ends by an error: publishes that it failed, and ends what its groups have under way.
+  // Publishes that this rank failed, and ends all operations of its groups.
   void give_up();
 
-  // Sets what this rank does from now on; an instruction becomes text when the record is published.
+  // Sets this rank's activity; an instruction becomes text when the record is published.
   void does(const Doing& what);
   // Records that this rank begins an operation of a group.
   void begins(const Call& call);
 
-  // During its lifetime, this rank waits for the ranks `needs` to reach `call`.
+  // RAII record of a wait of this rank for the ranks `needs` to reach `call`.
   class Waiting {
    public:
     Waiting(Board& board, Call call, std::vector<int> needs);
@@ -84,8 +84,8 @@ class Board : public std::enable_shared_from_this<Board> {
 
   // Throws the verdict, if there is one.
   void check() const;
-  // An operation failed: throws the verdict that explains it, or makes `problem` the verdict if none comes within two
-  // seconds.
+  // Reports a failed operation: throws the verdict that explains it, or makes `problem` the verdict if none comes
+  // within two seconds.
   [[noreturn]] void fail(const std::string& problem);
 
   // Calls `end` from another thread when there is a verdict, but not after unwatch() has returned.
@@ -128,7 +128,7 @@ class Board : public std::enable_shared_from_this<Board> {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   RankRecord record_;
-  Doing doing_ = "starting";  // what record_.doing says once it is published
+  Doing doing_ = "starting";  // value of record_.doing once it is published
   Clock::time_point moved_ = Clock::now();
   std::string problem_;  // argument of fail()
   Clock::time_point failed_;
@@ -144,9 +144,9 @@ class Board : public std::enable_shared_from_this<Board> {
 
   Observer observer_;
   std::vector<bool> came_;
-  double told_s_ = 0.0;              // length of the wait when it was last reported
-  Clock::time_point answered_{};     // when the store last took this rank's record
-  std::optional<std::string> lost_;  // why the store is lost
+  double told_s_ = 0.0;              // length of the wait at its last report
+  Clock::time_point answered_{};     // time at which the store last took this rank's record
+  std::optional<std::string> lost_;  // reason why the store is lost
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// Makes the run's groups from what the communicator plugin connects. The groups count and keep order (see
-// CheckedGroup), and tell the board what they begin and wait for; a group of one rank copies locally and needs no
+// Makes the run's groups over the communicator plugin's connections. The groups count and keep order (see
+// CheckedGroup), and post their operations and waits on the board; a group of one rank copies locally and needs no
 // communicator.
 #pragma once
 #include <strata/checked_group.hpp>
@@ -19,19 +19,19 @@ struct GroupSettings {
   Communicator* communicator = nullptr;  // may be null in a run of one rank
   int rank = 0;
   int local_rank = 0;
-  at::Device device = at::kCPU;         // the device of the tensors that the groups move
-  std::chrono::milliseconds timeout{};  // how long connecting a group may take once all members are there
-  std::string interface_address;        // see LaunchPlace; empty: that of the store's connection
+  at::Device device = at::kCPU;         // device of the tensors that the groups move
+  std::chrono::milliseconds timeout{};  // time limit for connecting a group once all members have arrived
+  std::string interface_address;        // see LaunchPlace; empty: the address of the store's connection
   bool through_host = false;            // copy tensors to the host even if the communicator could move them directly
 };
 
-// Must outlive the groups it makes.
+// Provider of connected groups. Must outlive the groups it makes.
 class GroupFactory final : public GroupProvider {
  public:
   GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings)
       : store_(std::move(store)), settings_(std::move(settings)) {}
-  // Throws EnvironmentError naming the ranks that did not connect. A communicator for host memory also works for
-  // another device: tensors are copied to the host and back. Throws UserError if it supports neither.
+  // Connects a group. Throws EnvironmentError naming the ranks that did not connect. A communicator for host memory
+  // also works for another device: tensors are copied to the host and back. Throws UserError if it supports neither.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
   void agree(const std::string& what, const std::string& text, const std::string& remedy) override;
   void agree_on(const std::string& what, const std::vector<Fact>& facts, const std::string& remedy) override {
@@ -44,10 +44,10 @@ class GroupFactory final : public GroupProvider {
  private:
   std::unique_ptr<RunStore> store_;
   GroupSettings settings_;
-  std::vector<std::function<void()>> closes_;  // each closes a group's backend, if that is still there
+  std::vector<std::function<void()>> closes_;  // functions that close a group's backend, if it still exists
 };
 
-// A group of only this rank: every operation copies input to output or does nothing. [any rank]
+// Returns a group of only this rank: every operation copies input to output or does nothing. [any rank]
 std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank);
 
 }  // namespace strata::runtime

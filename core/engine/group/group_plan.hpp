@@ -1,4 +1,4 @@
-// The groups of a rank, computed from the mesh alone. All ranks request them in the same order, so that none waits for
+// Groups of a rank, computed from the mesh alone. All ranks request them in the same order, so that none waits for
 // another's group.
 #pragma once
 #include <strata/mesh.hpp>
@@ -9,18 +9,18 @@
 namespace strata::runtime {
 
 GroupRequest world_request(const MeshShape& mesh);
-// The stages that share this rank's data and tensor index; the group rank is the stage.
+// Returns the ranks of all stages with this rank's data and tensor index; the group rank is the stage.
 GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place);
-// The ranks that share this rank's layers, of its stage and data index; the group rank is the tensor index.
+// Returns the ranks that share this rank's layers, with its stage and data index; the group rank is the tensor index.
 GroupRequest tensor_request(const MeshShape& mesh, const MeshPlace& place);
-// The ranks of this rank's stage: data and tensor.
+// Returns the ranks of this rank's stage, over data and tensor.
 GroupRequest stage_request(const MeshShape& mesh, const MeshPlace& place);
-// The member list of `spec` that contains this rank, among the ranks of its stage and tensor index. Throws Bug on all
-// ranks if the spec is not a partition of the data-parallel ranks, because a group unknown to some ranks would never
-// connect.
+// Returns the member list of `spec` that contains this rank, among the ranks of its stage and tensor index. Throws Bug
+// on all ranks if the spec is not a partition of the data-parallel ranks, because a group unknown to some ranks would
+// never connect.
 GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place, const GroupSpec& spec);
 
-// The ranks of `stages` (ascending, this rank's among them) that share this rank's data and tensor index.
+// Returns the ranks of `stages` (ascending, including this rank's) with this rank's data and tensor index.
 GroupRequest stages_request(const MeshShape& mesh, const MeshPlace& place, const std::vector<int>& stages);
 
 }  // namespace strata::runtime

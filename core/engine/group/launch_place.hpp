@@ -7,8 +7,8 @@
 
 namespace strata::launch {
 
-enum class Launcher { None, Torchrun, OpenMpi, Slurm };  // None: a process of its own
-const char* name_of(Launcher launcher);                  // "one process", "torchrun", "Open MPI", "Slurm"
+enum class Launcher { None, Torchrun, OpenMpi, Slurm };  // None: a single process
+const char* name_of(Launcher launcher);                  // returns "one process", "torchrun", "Open MPI", "Slurm"
 
 struct LaunchPlace {
   Launcher launcher = Launcher::None;
@@ -23,7 +23,7 @@ struct LaunchPlace {
   // Local address for connections to peers: loopback unless ranks are on several hosts. Empty if the name of the
   // store's host is not known yet: then the address from which this host reaches the store.
   std::string interface_address;
-  bool several_hosts = false;  // some rank is on another host
+  bool several_hosts = false;  // true: ranks are on several hosts
 };
 
 // Throws UserError if ranks are on several hosts and `interface_address` is one that the others cannot reach.
@@ -38,7 +38,7 @@ std::optional<std::string> process_environment(const std::string& name);
 // is a loopback address. Throws UserError naming the variable if one is missing or has an invalid value.
 LaunchPlace read_environment(const Environment& environment = process_environment);
 
-// The first name in a Slurm host list: "node07" of "node[07-09,12],login1". Throws UserError if the list is malformed.
+// Returns the first name in a Slurm host list: "node07" of "node[07-09,12],login1". Throws UserError if malformed.
 std::string first_host(const std::string& host_list);
 
 }  // namespace strata::launch

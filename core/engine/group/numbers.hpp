@@ -1,4 +1,4 @@
-// Numbers of each rank, combined or known to all. They travel in a tensor on `device`, where the group moves tensors.
+// Reductions and gathers of numbers over ranks. They travel in a tensor on `device`, the device of the group's tensors.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>
@@ -10,13 +10,13 @@
 
 namespace strata::runtime {
 
-// Element by element over the ranks. [collective] over the group; blocks the host.
+// Reduces element by element over the ranks. [collective] over the group; blocks the host.
 std::vector<std::int64_t> reduce_numbers(Group& group, at::Device device, const std::vector<std::int64_t>& mine,
                                          ReduceOperation operation = ReduceOperation::Sum);
-// All ranks', one after the other; each brings as many. [collective] over the group; blocks the host.
+// Returns all ranks' numbers in rank order, equally many of each. [collective] over the group; blocks the host.
 std::vector<std::int64_t> gather_numbers(Group& group, at::Device device, const std::vector<std::int64_t>& mine);
 
-// The same of a value that is made of such numbers, or as long as some of them.
+// Returns the values of all ranks; a value is made of such numbers, or as long as some of them.
 template <typename Value>
 std::vector<Value> gather_values(Group& group, at::Device device, const Value& mine) {
   static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % sizeof(std::int64_t) == 0);

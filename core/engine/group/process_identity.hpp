@@ -7,7 +7,7 @@ namespace strata::runtime {
 
 struct ProcessIdentity {
   std::string host;         // equal for processes that see each other under /proc; empty without /proc
-  std::int64_t number = 0;  // the process id
+  std::int64_t number = 0;  // process id
   std::uint64_t start = 0;  // start time in ticks since boot; distinguishes it from a later process with the same id
   bool operator==(const ProcessIdentity&) const = default;
 };

@@ -11,7 +11,7 @@
 
 namespace strata::runtime {
 
-// 128 random bits as 32 hexadecimal digits. Throws EnvironmentError.
+// Returns 128 random bits as 32 hexadecimal digits. Throws EnvironmentError.
 inline std::string random_name() {
   std::array<unsigned char, 16> bytes{};
   ssize_t got = -1;

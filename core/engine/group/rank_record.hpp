@@ -1,4 +1,4 @@
-// The record that a rank publishes on the board: what it does, what it waits for, and which operations it has begun.
+// Record that a rank publishes on the board: its activity, its wait, and the operations it has begun.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -10,26 +10,26 @@
 
 namespace strata::runtime {
 
-// One operation of a group, described identically by all participants.
+// Operation of a group, described identically by all participants.
 struct Call {
   std::string group;
   std::string name;         // "all_reduce"
   std::int64_t number = 0;  // see Operation::number
-  std::int64_t bytes = 0;   // of the whole buffer
+  std::int64_t bytes = 0;   // bytes of the whole buffer
   std::string detail;       // "sum", "root 1"
   int from = -1;            // members of the group between which a message is sent; -1: a collective
   int to = -1;
 
-  // The sequence in which the operation is numbered: a group's collectives, or one direction between two members.
+  // Returns the sequence that numbers the operation: a group's collectives, or one direction between two members.
   std::string channel() const;
   // True if two calls with the same channel and number are the same operation.
   bool agrees_with(const Call& other) const;
-  // "all_reduce #12 of 400 bytes (sum) on group data"
+  // Returns "all_reduce #12 of 400 bytes (sum) on group data".
   std::string text() const;
 };
 
 enum class RankState {
-  Computes,  // anything but waiting for another rank
+  Computes,  // anything except waiting for another rank
   Waits,
   Left,    // finished its part of the run
   Failed,  // ended by an error
@@ -42,20 +42,20 @@ struct RankRecord {
   std::uint64_t moves = 0;  // increases whenever this rank begins or ends something
   RankState state = RankState::Computes;
   std::string doing;       // "Forward 0.2 layer 3"
-  double since_s = 0.0;    // how long it has been in this state
-  Call waits_for;          // when it waits; without a group, it waits for ranks to arrive at the place `name`
-  std::vector<int> needs;  // when it waits: the ranks without which the wait cannot end
-  bool on_device = false;  // when it waits: for its own device, which may compute
-  std::map<std::string, std::deque<Call>> begun;  // the last calls of each channel
+  double since_s = 0.0;    // seconds in this state
+  Call waits_for;          // call it waits for; without a group, it waits for ranks to arrive at the place `name`
+  std::vector<int> needs;  // ranks without which the wait cannot end
+  bool on_device = false;  // true: it waits for its own device, which may compute
+  std::map<std::string, std::deque<Call>> begun;  // last calls of each channel
   static constexpr std::size_t calls_kept = 16;
 
   void begin(const Call& call);
-  // The number of the last call of a channel, 0 before the first.
+  // Returns the number of the last call of a channel, 0 before the first.
   std::int64_t last_number(const std::string& channel) const;
 };
 
 std::string to_text(const RankRecord& record);
-// Throws Bug.
+// Parses a text of to_text(). Throws Bug.
 RankRecord parse_record(const std::string& text);
 
 }  // namespace strata::runtime

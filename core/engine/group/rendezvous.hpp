@@ -1,5 +1,5 @@
-// Where ranks meet and compare, through keys of the run's store. The number of calls that it takes grows with the
-// number of ranks, and not faster: a counter tells how many have come, and the missing are looked for only in a long
+// Meetings and comparisons of ranks through keys of the run's store. The number of calls grows linearly with the
+// number of ranks: a counter holds the number of arrivals, and missing ranks are searched for only in a long
 // wait.
 #pragma once
 #include <c10/util/intrusive_ptr.h>
@@ -18,8 +18,8 @@ namespace strata::runtime {
 
 class Rendezvous {
  public:
-  // `waits(place, missing)` is called in a long wait, whenever others are missing than before. `look()` is called
-  // between two looks, and may throw to end the wait. `differ(cause)` is called where ranks differ, and returns the
+  // Callbacks. `waits(place, missing)` is called in a long wait, whenever the missing ranks change. `look()` is called
+  // between two checks, and may throw to end the wait. `differ(cause)` is called when ranks differ, and returns the
   // cause that all of them report.
   struct Hooks {
     std::function<void(const std::string& place, const std::vector<int>& missing)> waits;
@@ -29,15 +29,15 @@ class Rendezvous {
   Rendezvous(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Hooks hooks)
       : store_(std::move(store)), rank_(rank), size_(size), hooks_(std::move(hooks)) {}
 
-  // [collective over `members`] Waits until all members have reached `place`. Use each place once.
+  // Waits until all members have reached `place`. Use each place once. [collective over `members`]
   void meet(const std::string& place, const std::vector<int>& members);
-  // [collective over the run] Compares `text`, whose parts end with semicolons, with rank 0's. If it differs, throws
-  // EnvironmentError with the first part that does and the remedy, on rank 0 and on the ranks that differ. `what` is
-  // used once.
+  // Compares `text`, whose parts end with semicolons, with rank 0's. If it differs, throws EnvironmentError with the
+  // first different part and the remedy, on rank 0 and on the ranks that differ. `what` is used once. [collective over
+  // the run]
   void agree(const std::string& what, const std::string& text, const std::string& remedy);
-  // Returns how this rank's text differs from another rank's: "rank 0 has A, rank 1 has B"; empty if it does not.
+  // Returns how this rank's text differs from another rank's: "rank 0 has A, rank 1 has B"; empty if equal.
   using FindDifference = std::function<std::string(int other_rank, const std::string& other)>;
-  // [collective over the run] agree() for a text whose differences are described in another way.
+  // Compares a text whose differences `find_difference` describes, as agree() does. [collective over the run]
   void agree(const std::string& what, const std::string& text, const std::string& remedy,
              const FindDifference& find_difference);
 

@@ -15,7 +15,7 @@ namespace strata::runtime {
 class Rendezvous;
 
 // This rank's connections to the store and its side of the board. Waits have no fixed timeout while a needed rank
-// computes; see board.hpp. A store that is silent ends them, see store_client.hpp.
+// computes; see board.hpp. A silent store ends them, see store_client.hpp.
 class RunStore {
  public:
   // Connects to the store at the address in `place`, and joins the board. Rank 0 serves the store unless the launcher
@@ -26,20 +26,20 @@ class RunStore {
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
 
-  // [collective over `members`] Waits until all members have reached `place`; throws EnvironmentError naming those that
-  // have not. Use each place once: "connect group data".
+  // Waits until all members have reached `place`; throws EnvironmentError naming those that have not. Use each place
+  // once: "connect group data". [collective over `members`]
   void meet(const std::string& place, const std::vector<int>& members);
-  // [collective over the run] Compares `text`, whose parts end with semicolons, with rank 0's. If it differs, throws
-  // EnvironmentError with the first part that does and the remedy, on rank 0 and on the ranks that differ. `what` is
-  // used once and names what is compared: "the loaded plugins".
+  // Compares `text`, whose parts end with semicolons, with rank 0's. If it differs, throws EnvironmentError with the
+  // first different part and the remedy, on rank 0 and on the ranks that differ. `what` is used once and names the
+  // text: "the loaded plugins". [collective over the run]
   void agree(const std::string& what, const std::string& text,
              const std::string& remedy = "start all ranks from the same files");
-  // The same for a list of facts, in an order that is the same on all ranks.
+  // Compares a list of facts with rank 0's, in an order that is the same on all ranks. [collective over the run]
   void agree(const std::string& what, const std::vector<Fact>& facts, const std::string& remedy);
 
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   Board& board() { return *board_; }
-  // The local address for connections to other ranks.
+  // Returns the local address for connections to other ranks.
   const std::string& interface_address() const { return interface_address_; }
 
  private:
@@ -48,7 +48,7 @@ class RunStore {
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<Board> board_;
-  std::optional<Board::Waiting> waiting_;  // during a long wait of the rendezvous
+  std::optional<Board::Waiting> waiting_;  // set during a long wait of the rendezvous
   std::unique_ptr<Rendezvous> rendezvous_;
   std::string interface_address_;
   int rank_;

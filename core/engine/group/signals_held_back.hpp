@@ -3,7 +3,7 @@
 
 namespace strata::runtime {
 
-// Blocks signals for threads started during its lifetime, so that existing threads get them.
+// RAII block of signals for threads started during its lifetime, so that existing threads get them.
 class SignalsHeldBack {
  public:
   SignalsHeldBack() {

@@ -1,4 +1,4 @@
-// The run's store as the ranks use it: c10d's interface over connections with deadlines.
+// Client of the run's store: c10d's interface over connections with deadlines.
 #pragma once
 #include <c10/util/intrusive_ptr.h>
 #include <strata/error.hpp>
@@ -17,7 +17,7 @@
 
 namespace strata::runtime {
 
-// The connection was lost after an add() was sent and before its answer came: it was carried out once, or not at all.
+// Error of an add() whose connection was lost before the answer: it was carried out once, or not at all.
 class AddInDoubt : public EnvironmentError {
  public:
   using EnvironmentError::EnvironmentError;
@@ -26,27 +26,27 @@ class AddInDoubt : public EnvironmentError {
 struct StorePlace {
   std::string host;
   int port = 0;
-  std::string run;                      // the run's name, see StoreConnection
-  std::string server;                   // who serves it, for messages: "rank 0", "the launcher"
-  std::chrono::milliseconds timeout{};  // how long the store may be silent
+  std::string run;                      // name of the run, see StoreConnection
+  std::string server;                   // server's name for messages: "rank 0", "the launcher"
+  std::chrono::milliseconds timeout{};  // limit of the store's silence
 };
 
-// [Note: A store that is silent] Each request is tried again, over a new connection, until the store has been silent
-// for the timeout: a link that was down for less costs nothing. It is lost earlier where nobody listens at its port any
-// more, as its process has ended, and at once where another program answers. A lost store stays lost.
+// [Note: A store that is silent] Each request is retried, over a new connection, until the store has been silent for
+// the timeout: a shorter outage of the link has no effect. The store is lost earlier if nothing listens at its port any
+// more, because its process has ended, and at once if another program answers. A lost store stays lost.
 class StoreClient final : public c10d::Store {
  public:
-  // Connects. In contrast to later requests, waits for somebody to listen. Throws EnvironmentError.
+  // Connects. Unlike later requests, waits for a listener. Throws EnvironmentError.
   explicit StoreClient(StorePlace place);
 
-  // Another client of the same store, not yet connected.
+  // Returns another client of the same store, not yet connected.
   c10::intrusive_ptr<Store> clone() override;
   using Store::compareSet;
   using Store::set;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
                                        const std::vector<std::uint8_t>& wanted) override;
-  // Waits for the key as wait() does.
+  // Returns a value, after waiting for its key as wait() does.
   std::vector<std::uint8_t> get(const std::string& key) override;
   std::int64_t add(const std::string& key, std::int64_t value) override;
   bool deleteKey(const std::string& key) override;
@@ -55,14 +55,14 @@ class StoreClient final : public c10d::Store {
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
   void append(const std::string& key, const std::vector<std::uint8_t>& value) override;
-  // Waits for the keys as wait() does.
+  // Returns values, after waiting for their keys as wait() does.
   std::vector<std::vector<std::uint8_t>> multiGet(const std::vector<std::string>& keys) override;
   void multiSet(const std::vector<std::string>& keys, const std::vector<std::vector<std::uint8_t>>& values) override;
   bool hasExtendedApi() const override { return true; }
 
-  // The address from which this host talks to the store.
+  // Returns the local address of the connection to the store.
   std::string local_address();
-  // Ends the request under way, and every later one, with an error. Any thread may call it.
+  // Ends the current request, and every later one, with an error. Any thread may call it.
   void close() { closed_ = true; }
 
  private:
@@ -79,8 +79,8 @@ class StoreClient final : public c10d::Store {
   std::atomic<bool> closed_{false};
   std::mutex mutex_;
   std::unique_ptr<StoreConnection> connection_;
-  std::optional<Clock::time_point> silent_since_;   // since when no attempt got an answer
-  std::optional<Clock::time_point> refused_since_;  // since when all of them were refused
+  std::optional<Clock::time_point> silent_since_;   // begin of the time without an answer to any attempt
+  std::optional<Clock::time_point> refused_since_;  // begin of the time in which all attempts were refused
   std::optional<std::string> lost_;
 };
 

@@ -25,12 +25,12 @@ enum class StoreCommand : std::uint8_t {
   MultiSet = 11,
   Ping = 13,
 };
-inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // follows Validate
-// Follows Ping, and is the answer. As text it ends two lines, so that a server of lines (a web server) answers at once.
+inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // number after Validate
+// Number after Ping, and its answer. As text it ends two lines, so a line-based server (web server) responds at once.
 inline constexpr std::uint32_t store_nonce = 0x0A0D0A0D;
-inline constexpr std::uint32_t store_of_another_run = 0x52485430;  // what Strata's store answers who names another run
+inline constexpr std::uint32_t store_of_another_run = 0x52485430;  // answer of Strata's store to another run's client
 
-// A request as bytes: integers in the machine's order, texts with their length before them.
+// A request as bytes: integers in the machine's byte order, texts preceded by their length.
 class StoreRequest {
  public:
   explicit StoreRequest(StoreCommand command) { put(static_cast<std::uint8_t>(command)); }
@@ -44,7 +44,7 @@ class StoreRequest {
     bytes_ += text;
     return *this;
   }
-  // The protocol does not answer every command; a ping behind one that has no answer tells that it arrived.
+  // Appends a ping, whose answer confirms the arrival of a command that has no answer of its own.
   StoreRequest& ping() { return put(static_cast<std::uint8_t>(StoreCommand::Ping)).put(store_nonce); }
   const std::string& bytes() const { return bytes_; }
 
@@ -52,13 +52,13 @@ class StoreRequest {
   std::string bytes_;
 };
 
-// Why a connection is of no more use.
+// Reason why a connection is unusable.
 struct StoreProblem : std::runtime_error {
   enum class Kind {
-    Unreachable,  // its name does not resolve, there is no route, or packets get no answer
-    Refused,      // nobody listens at the port
+    Unreachable,  // the name does not resolve, there is no route, or packets get no answer
+    Refused,      // nothing listens at the port
     Lost,         // an existing connection has ended
-    Silent,       // a program accepts connections and answers nothing
+    Silent,       // a program accepts connections and does not answer
     Stranger,     // another program answers
   };
   StoreProblem(Kind what_kind, const std::string& text) : std::runtime_error(text), kind(what_kind) {}
@@ -68,8 +68,8 @@ struct StoreProblem : std::runtime_error {
 class StoreConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  // Connects, introduces itself with `run` (the run's name) and waits for the answer to a ping. Throws StoreProblem,
-  // also once `closed` is set.
+  // Connects, sends `run` (the run's name) and waits for the answer to a ping. Throws StoreProblem, also once `closed`
+  // is set.
   StoreConnection(const std::string& host, int port, const std::string& run, Clock::time_point deadline,
                   const std::atomic<bool>& closed);
   ~StoreConnection();
@@ -86,7 +86,7 @@ class StoreConnection {
   }
   std::vector<std::uint8_t> bytes(Clock::time_point deadline);
   void pong(Clock::time_point deadline);
-  // The address from which this host talks to the store.
+  // Returns the local address of the connection.
   const std::string& local_address() const { return local_address_; }
 
  private:

@@ -1,4 +1,4 @@
-// What the run's store holds, and its answers to requests in the protocol of c10d's TCPStore.
+// Values of the run's store, and answers to requests in the protocol of c10d's TCPStore.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -7,11 +7,11 @@
 
 namespace strata::runtime {
 
-// Reads a request from the bytes that have come.
+// Reader of a request from received bytes.
 class StoreRequestReader {
  public:
   StoreRequestReader(const std::string& bytes, std::size_t begin) : bytes_(bytes), at_(begin) {}
-  // Nothing was read if something is missing: then `incomplete`. A request that no rank sends is `wrong`.
+  // True if bytes of the request are missing (`incomplete`, nothing is read) or no rank sends such a request (`wrong`).
   bool incomplete = false;
   bool wrong = false;
   std::size_t at() const { return at_; }
@@ -28,7 +28,7 @@ class StoreRequestReader {
     return number;
   }
   std::string text();
-  // The number of keys that follow.
+  // Returns the number of keys that follow.
   std::uint64_t count();
 
  private:

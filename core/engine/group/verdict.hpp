@@ -19,27 +19,27 @@
 
 namespace strata::runtime {
 
-// One rank as seen by an observer. Seconds are by the observer's clock.
+// A rank's state in an observer's view. Seconds are by the observer's clock.
 struct Observed {
-  std::optional<RankRecord> record;  // none: it has not joined the run yet
+  std::optional<RankRecord> record;  // empty: it has not joined the run yet
   ProcessState process = ProcessState::Unknown;
-  double unchanged_s = 0.0;                               // since its record's `moves` last grew
-  double silent_s = 0.0;                                  // since its record's `beat` last grew
-  double stopped_s = 0.0;                                 // since its process was first seen stopped
-  int first_look = 0;                                     // the number of the look that first saw its current state
-  int last_sign = 0;                                      // the number of the last look that saw its `beat` increase
-  std::chrono::steady_clock::time_point changed, beaten;  // from when the seconds count
+  double unchanged_s = 0.0;                               // time since its record's `moves` last grew
+  double silent_s = 0.0;                                  // time since its record's `beat` last grew
+  double stopped_s = 0.0;                                 // time since its process was first found stopped
+  int first_look = 0;                                     // number of the look that first found its current state
+  int last_sign = 0;                                      // number of the last look with an increased `beat`
+  std::chrono::steady_clock::time_point changed, beaten;  // begins of these seconds
   std::optional<std::chrono::steady_clock::time_point> stopped;
 };
 
-// One rank's view of all ranks, updated by each look.
+// A rank's view of all ranks, updated by each look.
 class Observer {
  public:
   using Clock = std::chrono::steady_clock;
   explicit Observer(int ranks) : seen_(static_cast<std::size_t>(ranks)) {}
-  // Takes the current records on the board, by rank; none for a rank that has not joined.
+  // Takes the current records on the board, by rank; empty for a rank that has not joined.
   const std::vector<Observed>& look(std::vector<std::optional<RankRecord>> records, Clock::time_point now);
-  // This observer saw nothing for `time`, as it had lost the store: nobody else was silent meanwhile.
+  // Leaves `time`, in which this observer had lost the store, out of the ranks' silence.
   void was_blind_for(Clock::duration time);
 
  private:
@@ -55,27 +55,27 @@ struct Patience {
   static constexpr double shortest_silence_s = 5.0;  // ranks may publish only every four seconds
   double timeout_s = 120.0;                          // communicator.timeout_s
   double stopped_s = 3.0;                            // a shorter stop is tolerated
-  double silent_s = 120.0;                           // without a sign of life
-  double device_s = 1200.0;                          // all ranks wait for their devices, and none lacks another rank
+  double silent_s = 120.0;                           // limit without a sign of life
+  double device_s = 1200.0;                          // limit if all ranks wait for their devices only
 };
 
 struct RunVerdict {
-  std::string cause;       // one sentence, without a full stop
-  std::vector<int> ranks;  // the ranks it names
+  std::string cause;       // a sentence without full stop
+  std::vector<int> ranks;  // ranks that it names
 };
 
-// Why the run cannot make progress, or nothing. Considers all ranks.
+// Returns why the run cannot make progress; empty if it can. Considers all ranks.
 std::optional<RunVerdict> judge(const std::vector<Observed>& ranks, const Patience& patience);
 
-// The ranks that `rank` waits for and that have not reached the operation.
+// Returns the ranks that `rank` waits for and that have not reached the operation.
 std::vector<int> waited_for(const std::vector<Observed>& ranks, int rank);
-// A computing rank that `rank` waits for, directly or through other ranks; -1: none.
+// Returns a computing rank that `rank` waits for, directly or through other ranks; -1: none.
 int computing_rank(const std::vector<Observed>& ranks, int rank);
 
-// "rank 3", "ranks 0, 1".
+// Returns "rank 3" or "ranks 0, 1".
 std::string ranks_named(const std::vector<int>& ranks);
 
-// A table of what every rank does, with the ranks of `first` on top; at most 32 lines.
+// Returns a table of every rank's activity, with the ranks of `first` on top; at most 32 lines.
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first);
 
 }  // namespace strata::runtime

@@ -7,16 +7,16 @@
 
 namespace strata::state {
 
-// Ranges of one piece of memory: each is taken at the lowest place where it fits, so that the same calls in the same
-// order give the same places, and what they need in all is known before there is any memory.
+// Allocator of ranges in one piece of memory, always at the lowest place that fits: the same calls in the same order
+// give the same places, so the total extent is known before memory is allocated.
 class Places {
  public:
-  // Offloaded bytes move between memory that begins at multiples of this (OffloadLimits::alignment); also the unit.
+  // Alignment of memory for offloaded bytes (OffloadLimits::alignment); also the unit of sizes.
   static constexpr std::int64_t alignment = 4096;
 
-  std::int64_t take(std::int64_t bytes);  // where it begins
-  void give_back(std::int64_t begin);     // what was taken there
-  // The end of the highest range that was ever taken.
+  std::int64_t take(std::int64_t bytes);  // returns its begin
+  void give_back(std::int64_t begin);     // frees the range taken at `begin`
+  // Returns the end of the highest range ever taken.
   std::int64_t extent() const { return extent_; }
   std::int64_t taken() const;  // bytes
 
@@ -25,12 +25,12 @@ class Places {
   std::int64_t extent_ = 0;
 };
 
-// Host memory for direct transfers: not initialised, in huge pages where the kernel has them, beginning at a multiple
-// of the alignment. Throws EnvironmentError where there is not enough.
+// Allocates host memory for direct transfers: not initialised, in huge pages if the kernel has them, aligned. Throws
+// EnvironmentError if there is not enough.
 at::Tensor host_staging(std::int64_t bytes);
 
-// The memory on the device into which buffers come from other tiers. It is one piece of the largest extent that any
-// program of the run needs.
+// Device memory for buffers that come from other tiers: one piece of the largest extent that any program of the run
+// needs.
 class Staging {
  public:
   explicit Staging(StateStore& store) : store_(store) {}
@@ -38,7 +38,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Makes it at least so long; nothing is taken.
+  // Grows the memory to at least `bytes`; requires that no range is taken.
   void reserve(std::int64_t bytes);
   std::int64_t take(std::int64_t bytes);
   void give_back(std::int64_t begin) { places_.give_back(begin); }
@@ -49,9 +49,9 @@ class Staging {
   void let_go();
 
   StateStore& store_;
-  at::Tensor memory_;  // with room to begin at a multiple of the alignment
+  at::Tensor memory_;  // includes room for the alignment
   std::int64_t begin_ = 0;
-  std::int64_t counted_ = 0;  // of memory_, if the store did not make it
+  std::int64_t counted_ = 0;  // counted bytes of memory_, if the store did not allocate it
   std::int64_t length_ = 0;
   Places places_;
 };

@@ -1,4 +1,4 @@
-// The plugin registry as the config sees it.
+// The plugin registry as a source for configs.
 #pragma once
 #include <strata/options_in_file.hpp>
 #include <strata/plugin_context.hpp>
@@ -11,18 +11,18 @@
 
 namespace strata::plugin_host {
 
-// A registry that searches `plugin_path` (folders separated by colons, may be empty) before the usual folders.
+// Opens a registry that searches `plugin_path` (folders separated by colons, may be empty) before the usual folders.
 std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
 
-// A context for a plugin that is only queried: one rank, default options, no log.
+// Returns a context for a plugin that is only queried: one rank, default options, no log.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
-// The same with the given options. `in_file`, if not null, must outlive the context; a model reports to it which
-// options its config.json sets.
+// Returns a context for queries with the given options. `in_file`, if not null, must outlive the context; a model
+// reports to it which options its config.json sets.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options,
                                               OptionsInFile* in_file = nullptr);
 
-// Answers the config's questions about plugins from manifests; loads only Device and Communicator plugins, to ask if
-// they can be used here.
+// Implements config::PluginSource from manifests; loads only Device and Communicator plugins, to check if they are
+// usable here.
 class EnginePlugins final : public config::PluginSource {
  public:
   explicit EnginePlugins(std::shared_ptr<PluginRegistry> registry) : registry_(std::move(registry)) {}

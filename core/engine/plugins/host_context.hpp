@@ -11,21 +11,21 @@
 
 namespace strata::plugin_host {
 
-// What a plugin finds around it, beside its name and options.
+// Environment of a plugin, in addition to its name and options.
 struct Surroundings {
   int rank = 0;
   MeshShape mesh = {};
-  std::optional<LogLevel> least_logged = {};  // nothing: the plugin's lines are dropped
+  std::optional<LogLevel> least_logged = {};  // empty: the plugin's lines are dropped
   std::function<void(const std::string& metric, const std::string& unit, double value)> set_metric = {};
-  OptionsInFile* in_file = nullptr;     // a model tells it what its file decides
-  OwnExchange* own_exchange = nullptr;  // an optimizer tells it that it sends something itself
-  WeightCode* weight_code = nullptr;    // a partitioner asks it how weights travel
+  OptionsInFile* in_file = nullptr;     // receives a model's report of its file's options
+  OwnExchange* own_exchange = nullptr;  // registers an optimizer that does its own communication
+  WeightCode* weight_code = nullptr;    // code of gathered weights, for a partitioner
 };
 
-// What the core gives every plugin that it makes: for a run, for one question, or for a bench.
+// The core's PluginContext, for a run, a query or a bench.
 class HostContext final : public PluginContext {
  public:
-  // `name` is "kind/name".
+  // Makes a context. `name`: "kind/name".
   HostContext(std::string name, OptionValues options, Surroundings surroundings = {})
       : name_(std::move(name)), options_(std::move(options)), around_(std::move(surroundings)) {}
 

@@ -1,4 +1,4 @@
-// Gate two: loads a plugin's file and checks that it matches the manifest that gate one read.
+// Second gate: loads a plugin's file and checks that it matches the manifest that the first gate read.
 #pragma once
 #include <strata/plugin.hpp>
 

@@ -1,4 +1,4 @@
-// Errors of the standard library and of libtorch that say that the machine lacks something: memory, threads, files, a
+// Errors of the standard library and of libtorch about missing resources of the machine: memory, threads, files, a
 // disk, a connection.
 #pragma once
 #include <exception>
@@ -7,14 +7,14 @@
 
 namespace strata::plugin_host {
 
-// The first line of an error's text, without the stack traces and the places in their own sources that libraries add.
+// Returns the first line of an error's text, without the stack traces and source places that libraries add.
 std::string first_line(const std::exception& error);
 
-// The sentence for such an error, with what to do; nothing for any other. It is the text of an EnvironmentError.
+// Returns the text of an EnvironmentError, with a remedy, for an error of the machine; empty for any other.
 std::optional<std::string> machine_error(const std::exception& error);
 
-// Within a catch block: throws the error in flight to a program that uses the engine. An error of the machine becomes
-// an EnvironmentError, and the text of each of Strata's errors is printable.
+// Rethrows the current exception to a program that uses the engine, within a catch block. An error of the machine
+// becomes an EnvironmentError, and the text of each of Strata's errors is printable.
 [[noreturn]] void rethrow_to_program();
 
 // Calls `work` for a program that uses the engine.
@@ -27,8 +27,8 @@ decltype(auto) for_program(Work&& work) {
   }
 }
 
-// libtorch logs nothing to standard error any more, unless TORCH_CPP_LOG_LEVEL is set: what it has to say comes as an
-// error too, and else it is about its own insides.
+// Stops libtorch's log to standard error, unless TORCH_CPP_LOG_LEVEL is set: relevant messages also come as errors, and
+// the rest concerns its internals.
 void silence_libraries();
 
 }  // namespace strata::plugin_host

@@ -1,4 +1,4 @@
-// Gate one: the manifest of a plugin, read from section .strata of its file without loading the plugin.
+// First gate: the manifest of a plugin, read from section .strata of its file without loading the plugin.
 #pragma once
 #include <strata/capability.hpp>
 #include <strata/fingerprint.hpp>
@@ -12,16 +12,16 @@
 
 namespace strata::plugin_host {
 
-// How closely a plugin reproduces the reference results. A larger kind is a weaker promise.
+// Promise of how closely a plugin reproduces the reference results. A larger kind is a weaker promise.
 struct Equivalence {
   enum class Kind { Bitwise, Reassociation, Tolerance, Simulated };
   Kind kind = Kind::Bitwise;
-  double bound = 0.0;     // for Tolerance: relative
-  std::string reference;  // for Simulated: the reference that the plugin names
+  double bound = 0.0;     // relative bound, for Tolerance
+  std::string reference;  // plugin with the reference results, for Simulated
 };
 std::string to_string(const Equivalence& equivalence);  // "tolerance(0.001)"
 
-// What is promised instead where an option, a choice or a switch, has this value.
+// Other promise for a value of an option, a choice or a switch.
 struct EquivalenceWith {
   std::string option;
   std::string value;
@@ -34,7 +34,7 @@ struct AbiVersion {
   auto operator<=>(const AbiVersion&) const = default;
 };
 std::string to_string(const AbiVersion& version);  // "1.0"
-// Why a host cannot load a plugin of another ABI version, to be appended to the file's name; empty if it can.
+// Returns why a host cannot load a plugin of another ABI version, to be appended to the file's name; empty if it can.
 std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host);
 
 struct Manifest {
@@ -51,12 +51,12 @@ struct Manifest {
   AbiVersion abi;
   Fingerprint fingerprint;
   std::vector<OptionSpec> options;
-  std::string text;  // as read from the file
+  std::string text;  // text as read from the file
 };
 
-// The weakest of the promises that hold with these options.
+// Returns the weakest promise that holds with these options.
 Equivalence equivalence_of(const Manifest& manifest, const OptionValues& options);
-// "reassociation; tolerance(0.05) with weights_on_wire=int8"
+// Returns "reassociation; tolerance(0.05) with weights_on_wire=int8".
 std::string equivalences(const Manifest& manifest);
 
 // True for 1 to 64 characters of a-z, 0-9 and _, not starting with _.

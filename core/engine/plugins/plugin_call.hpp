@@ -14,10 +14,10 @@ namespace strata::plugin_host {
 // other c10::Error, becomes Bug. Only the first line of foreign errors is kept, without the stack trace.
 [[noreturn]] void rethrow_from_plugin(const std::string& plugin, const std::string& function);
 
-// A call into a plugin that has not returned: who ends the process meanwhile can be named.
+// RAII record of the plugin call in progress, used to name the culprit if the process exits.
 class CallInProgress {
  public:
-  // What the arguments point at must outlive it; text_of(function) names the plugin's function.
+  // Records a call. The arguments' targets must outlive it; text_of(function) names the plugin's function.
   CallInProgress(const std::string& plugin, const void* function, std::string (*text_of)(const void* function));
   ~CallInProgress();
   CallInProgress(const CallInProgress&) = delete;
@@ -25,9 +25,9 @@ class CallInProgress {
 
   const std::string& plugin() const { return plugin_; }
   std::string function() const { return text_of_(function_); }
-  // Throws Bug, and puts back how this thread computed before, if the call changed it.
+  // Throws Bug, and restores this thread's floating-point mode, if the call changed it.
   void check_floating_point() const;
-  // The innermost of this thread; of a thread without one, the newest of any other thread. Null: there is none.
+  // Returns the innermost call of this thread, or the newest of any other thread; null: there is none.
   static const CallInProgress* now();
 
  private:
@@ -38,8 +38,8 @@ class CallInProgress {
   std::uint64_t floating_point_;
 };
 
-// Runs `work`. `plugin` is "kind/name"; `function` is a text, "gather (layer 3)", or gives one when called, so that it
-// is built only when there is an error to name.
+// Runs `work`. `plugin` is "kind/name"; `function` is a text, "gather (layer 3)", or returns one when called, so that
+// it is built only for an error.
 template <typename Function, typename Work>
 decltype(auto) plugin_call(const std::string& plugin, Function&& function, Work&& work) {
   const auto text_of = [](const void* text) -> std::string {
@@ -64,7 +64,7 @@ decltype(auto) plugin_call(const std::string& plugin, Function&& function, Work&
   }
 }
 
-// The same on a rank of a run, which the error names too.
+// Runs `work` on a rank of a run; errors name the rank too.
 template <typename Function, typename Work>
 decltype(auto) plugin_call(const std::string& plugin, Function&& function, int rank, Work&& work) {
   const auto on_rank = [&] {

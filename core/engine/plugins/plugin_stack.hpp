@@ -19,7 +19,7 @@ class PluginStack {
   // Calls shutdown() if that was not done, and ignores its errors.
   ~PluginStack();
 
-  // `name` is "kind/name", for error messages.
+  // Adds a plugin. `name`: "kind/name", for error messages.
   template <class Interface>
   Interface& push(const std::string& name, std::unique_ptr<Interface> plugin) {
     strata_check(running_ == plugins_.size(), "no plugin is added after the shutdown");
@@ -29,9 +29,9 @@ class PluginStack {
     return reference;
   }
 
-  // Those created after `first` and itself; all, if it is null. Does nothing for those that were shut down. If a plugin
-  // fails, the others are still shut down; the first error is thrown at the end, with the plugin's name. One that does
-  // not return ends the process, see shutdown_watch.hpp.
+  // Shuts down `first` and the plugins created after it; all, if null. Does nothing for those already shut down. If a
+  // plugin fails, the others are still shut down; the first error is thrown at the end, with the plugin's name. A
+  // plugin that does not return ends the process, see shutdown_watch.hpp.
   void shutdown(const Plugin* first = nullptr);
 
  private:
@@ -40,7 +40,7 @@ class PluginStack {
     std::unique_ptr<Plugin> plugin;
   };
   std::vector<Named> plugins_;
-  std::size_t running_ = 0;  // of these, from the first
+  std::size_t running_ = 0;  // number of running plugins, from the first
 };
 
 }  // namespace strata::plugin_host

@@ -1,8 +1,8 @@
-// Ends a process whose plugin does not come back from shutdown(), which would hang without a word.
+// Watchdog that ends a process whose plugin does not return from shutdown().
 //
-// [Note: How long shutdown() may take] As long as the process reads or writes a disk (bytes move, or a thread is in a
-// system call that waits for one), or waits for other ranks, which the board ends. Else it must compute, for a minute
-// at most; a process that sleeps for five seconds waits for what never comes.
+// [Note: How long shutdown() may take] Without limit while the process reads or writes a disk (bytes move, or a thread
+// is in a system call that waits for one), or waits for other ranks, which the board ends. Otherwise at most a minute
+// of computation; a process that sleeps for five seconds counts as hanging.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace strata::plugin_host {
 
-// During its lifetime plugins are shut down, one after the other.
+// RAII watchdog during the shutdown of plugins, one after the other.
 class ShutdownWatch {
  public:
   ShutdownWatch();
   ~ShutdownWatch();
   ShutdownWatch(const ShutdownWatch&) = delete;
   ShutdownWatch& operator=(const ShutdownWatch&) = delete;
-  // From now on it is this plugin's turn, "kind/name"; empty: nobody's.
+  // Sets the plugin that is shutting down, "kind/name"; empty: none.
   void watch(const std::string& plugin);
 
  private:
@@ -33,7 +33,7 @@ class ShutdownWatch {
   std::thread thread_;
 };
 
-// During its lifetime a thread waits for other ranks.
+// RAII mark of a thread that waits for other ranks.
 class WaitForRanks {
  public:
   WaitForRanks();

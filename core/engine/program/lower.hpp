@@ -7,45 +7,45 @@
 
 namespace strata::runtime {
 
-// The checked pipeline plan of a run, the same on every rank.
+// Checked pipeline plan of a run, the same on every rank.
 struct StepPlan {
   PipelineShape shape;
   Placement placement;
-  ComputeOrders orders;  // of every stage
+  ComputeOrders orders;  // orders of every stage
 };
 
-// How many updates every chunk makes within the step; 0: one, at its end.
+// Returns the number of updates of every chunk within the step; 0: one update, at the step's end.
 int updates_within_step(const ComputeOrders& orders);
 
-// The shape as Scheduler::order takes it: with what the placed chunks cost.
+// Returns the shape for Scheduler::order, with the costs of the placed chunks.
 PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& layers, const Placement& placement);
 
 // Calls the scheduler and checks its result. `scheduler` is its name in messages, "scheduler/NAME". Throws UserError.
 StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const PipelineShape& shape,
                    const std::vector<LayerCost>& layers);
 
-// With what the placed chunks cost by the model's estimate, or where they cost the same: by stage, the longer of the
-// two.
+// Returns by stage the longer of two look-aheads: by the placed chunks' costs in the model's estimate, and by equal
+// costs.
 LookAhead look_ahead(const StepPlan& plan);
 
 struct LayerOptions {
-  std::vector<bool> recompute;  // per layer of the model: its backward recomputes its forward
+  std::vector<bool> recompute;  // per layer of the model: backward recomputes the forward
   ParameterUse parameters;
-  std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in an order equal on all
-  std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
+  std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in the same order on all
+  std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: true if it begins with sums
   config::StepPolicy policy = config::StepPolicy::Plain;
   bool defers_updates = false;  // see defer_updates() in passes.hpp
-  double updates_at_end = 0.0;  // the same
+  double updates_at_end = 0.0;  // fraction: see defer_updates() in passes.hpp
   std::int64_t read_ahead = 0;  // bytes: see overlap_movement() in passes.hpp
 };
 
-// The program of a training step on `stage`. Before it returns, it simulates the programs of all stages together, so
-// the program cannot deadlock. A pure function.
+// Returns the program of a training step on `stage`. Simulates the programs of all stages together, so the program
+// cannot deadlock. A pure function.
 Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage);
-// Where updates are deferred, those that the last step left to be made.
+// Returns the program of the deferred updates that are pending after the last step.
 Program lower_pending_updates(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage);
-// For validation: only the forwards of micro-batches 0 to micro_batches - 1, in the order of the training step.
-// `micro_batches` is at most the plan's number; it is smaller at the end of the data.
+// Returns the program of a validation: only the forwards of micro-batches 0 to micro_batches - 1, in the order of the
+// training step. `micro_batches` is at most the plan's number, and smaller at the end of the data.
 Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,
                          int micro_batches);
 

@@ -11,22 +11,22 @@
 
 namespace strata::runtime {
 
-// Orders that a scheduler gave and that cannot be carried out: a fault of the plugin, where an error of the plugin's
-// own refuses a shape that it does not take.
+// Error about orders of a scheduler that cannot be carried out: a fault of the plugin, unlike the plugin's own errors,
+// which refuse a shape.
 class STRATA_EXPORT WrongOrders : public UserError {
  public:
   using UserError::UserError;
 };
 
-// Every chunk is on a stage, each stage has chunks_per_stage chunks, no chunk is empty, and together they are all
-// layers in order.
+// Checks that every chunk is on a stage, each stage has chunks_per_stage chunks, no chunk is empty, and together they
+// are all layers in order.
 void validate_placement(const std::string& scheduler, const Placement& placement, const PipelineShape& shape,
                         int layers);
 
-// Every stage computes only its own chunks, one Forward and one Backward (or BackwardInput, then BackwardWeight) per
-// micro-batch, in an order that all stages can complete. A forward uses a version of the weights that is there, and its
-// backward the same. Updates are as Scheduler::order says, each after the backwards whose gradients it takes and before
-// all later ones. `placement` must be valid.
+// Checks that every stage computes only its own chunks, one Forward and one Backward (or BackwardInput, then
+// BackwardWeight) per micro-batch, in an order that all stages can complete. A forward uses an existing version of the
+// weights, and its backward the same one. Updates follow Scheduler::order's rules, each after the backwards whose
+// gradients it takes and before all later ones. `placement` must be valid.
 void validate_orders(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
                      const PipelineShape& shape);
 

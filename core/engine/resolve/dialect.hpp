@@ -1,5 +1,5 @@
-// Another system's config, read in Strata's keys. The engine knows none by itself: a program adds those that it
-// accepts.
+// Dialects: configs of other systems, translated to Strata's keys. The engine has none built in: a program adds those
+// that it accepts.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,54 +12,54 @@
 
 namespace strata::config {
 
-// What one key did.
+// Translation of one key.
 struct DialectLine {
-  std::string origin;  // "ds_config.json:3", or why there is a line without a key
+  std::string origin;  // "ds_config.json:3", or the reason for a line without a key
   std::string key;
-  std::string value;         // as written
-  std::string text;          // "partitioner.plugin = zero3", or why there is nothing to do
-  int number = 0;            // of the file's line; 0: not in the file
-  std::string derived = {};  // a key of ours that follows from others; say_derived writes its value
+  std::string value;         // value as written
+  std::string text;          // "partitioner.plugin = zero3", or the reason why nothing is set
+  int number = 0;            // line in the file; 0: not in the file
+  std::string derived = {};  // key of Strata that follows from others; say_derived writes its value
   std::string one_line() const;
 };
 
-// Values that depend on the model or on the machine, for a config that leaves them open.
+// Values for a config that leaves them open, which depend on the model or on the machine.
 struct DialectAnswers {
   std::optional<std::int64_t> hidden_size;
-  std::optional<std::int64_t> micro_batch;  // divides Translation::automatic_batch
-  std::string micro_batch_origin;           // how it was found
+  std::optional<std::int64_t> micro_batch;  // divisor of Translation::automatic_batch
+  std::string micro_batch_origin;           // how the micro-batch was found
 };
 
 struct Translation {
-  std::vector<DialectLine> lines;  // in the file's order, then what it does not say
-  bool asks_hidden_size = false;   // a value depends on it, and the answers lack it
-  // Samples of a device in one pass where the batch is left open: any divisor of it may be the micro-batch, and
-  // accumulation makes up the rest, so that training is the same. 0: the file gives a batch.
+  std::vector<DialectLine> lines;  // lines in the file's order, then derived ones
+  bool asks_hidden_size = false;   // a value depends on the hidden size, which the answers lack
+  // Samples per device and pass if the batch is left open: any divisor of it may be the micro-batch, and accumulation
+  // supplies the rest, so that training is the same. 0: the file sets a batch.
   std::int64_t automatic_batch = 0;
   Place automatic_batch_place;
 };
 
-// Call it after resolve: completes the lines of keys that follow from others (DialectLine::derived).
+// Completes the lines of derived keys (DialectLine::derived). Call it after resolve.
 void say_derived(Translation& translation, const std::vector<Resolved>& listing);
 
 class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual bool recognises(const Node& config) const = 0;
-  // Puts the translation of trees[1] in its place. trees[0] are the defaults; trees[2], if there is one, are
-  // settings, which win over the file. Throws UserError: place, key, value, reason, what to use instead.
+  // Replaces trees[1] by its translation. trees[0] are the defaults; trees[2], if present, are settings, which override
+  // the file. Throws UserError: place, key, value, reason, alternative.
   virtual Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
                                 const DialectAnswers& answers) const = 0;
-  // Finds what `translation`, with which `run` was resolved, leaves open, and adds it to `answers`. Returns whether
-  // there was anything: then the config is translated and resolved anew. Only a process that starts all ranks may
+  // Finds values that `translation`, with which `run` was resolved, leaves open, and adds them to `answers`. Returns
+  // true if there were any; the config is then translated and resolved again. Only a process that starts all ranks may
   // measure free memory: see World::starts_ranks. Throws UserError. [any rank]
   virtual bool answer(const Translation& translation, const RunConfig& run, const World& world,
                       plugin_host::PluginRegistry& registry, DialectAnswers& answers) const = 0;
 };
 
-// From now on this process reads such configs too. Called at a program's start, before any config is read.
+// Adds a dialect to this process. Called at a program's start, before any config is read.
 void add_dialect(std::unique_ptr<const Dialect> dialect);
-// Null: the config is in Strata's own keys.
+// Returns the dialect of a config; null: Strata's own keys.
 const Dialect* dialect_of(const Node& config);
 
 }  // namespace strata::config

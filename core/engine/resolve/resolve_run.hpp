@@ -14,12 +14,12 @@ namespace strata::runtime {
 struct ResolvedRun {
   std::shared_ptr<plugin_host::PluginRegistry> registry;
   config::RunConfig config;
-  std::optional<config::Translation> translation;  // what every key did, where the config is in a dialect
+  std::optional<config::Translation> translation;  // translation of every key, for a config in a dialect
 };
 
-// config::resolve, after a config in a dialect was translated; where model.init names a folder, with its config.json's
-// values of the model's options. What a dialect's config leaves open its dialect then answers (Dialect::answer).
-// `plugins` is the registry as the config sees it. Throws UserError. [any rank]
+// Resolves a config: translates a dialect, calls config::resolve and, if model.init names a folder, takes model options
+// from its config.json. The dialect supplies values that its config leaves open (Dialect::answer). `plugins`: the
+// registry as config::PluginSource. Throws UserError. [any rank]
 ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& world,
                         std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data = config::DataSection::Required);

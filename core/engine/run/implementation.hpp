@@ -1,4 +1,4 @@
-// What stands behind <strata/engine.hpp>.
+// Implementation of <strata/engine.hpp>.
 #pragma once
 #include <strata/engine.hpp>
 
@@ -15,8 +15,8 @@
 
 namespace strata {
 
-// Resolves the config of a program that may bring plugins and a model; `model` may be null: the config then names one.
-// `settle` then settles what is open, by plans and steps with the model before the run's own. Throws UserError.
+// Resolves the config of a program, with its own plugins and model; if `model` is null, the config names one. `settle`
+// then chooses open values, by plans and steps with the model before the run's own. Throws UserError.
 runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
                                          const config::World& world,
@@ -25,20 +25,20 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
 // Throws "FILE:LINE: engine.CALL: text".
 [[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text);
 
-// What an engine holds, and what its calls share.
+// State of an engine, and code shared by its calls.
 class Engine::Implementation {
  public:
-  // [collective]
+  // Opens the run. [collective]
   Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
                  const runtime::MakeGroups& make_groups);
 
   const config::RunConfig& config() const { return resolved.config; }
-  // Each throws the UserError of a call that cannot be.
+  // Throws the UserError of an illegal call.
   void check_usable(const char* call, const Where& where) const;
   void check_between_steps(const char* call, const Where& where) const;
   void check_fresh(const char* call, const Where& where) const;
   data::TokenBatch checked(const Batch& batch, const char* call, const Where& where) const;
-  // Runs what cannot be taken up again in the middle, a part of a step for instance.
+  // Runs work that cannot be resumed after an error, e.g. a part of a step.
   template <typename Work>
   decltype(auto) part(Work&& work) {
     try {
@@ -52,13 +52,13 @@ class Engine::Implementation {
 
   runtime::ResolvedRun resolved;
   runtime::Run run;
-  std::optional<runtime::StepInParts> parts;  // nothing where a step cannot be cut into them
+  std::optional<runtime::StepInParts> parts;  // empty if a step cannot be cut into parts
   std::uint64_t identity;
-  bool started = false;                         // a step was begun, or a checkpoint was loaded
-  bool broken = false;                          // a call failed in the middle of a step
-  std::int64_t forwards = 0;                    // since the engine was made
-  std::int64_t valid_tokens = 0;                // this rank's, of the step under way
-  std::chrono::steady_clock::time_point begin;  // of the step under way
+  bool started = false;                         // true: a step was begun, or a checkpoint was loaded
+  bool broken = false;                          // true: a call failed in the middle of a step
+  std::int64_t forwards = 0;                    // number of forwards since the engine was made
+  std::int64_t valid_tokens = 0;                // this rank's valid tokens of the current step
+  std::chrono::steady_clock::time_point begin;  // begin of the current step
 };
 
 }  // namespace strata

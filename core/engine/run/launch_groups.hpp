@@ -6,12 +6,12 @@
 
 namespace strata::runtime {
 
-// The ranks that the launcher started, as config::resolve takes them.
+// Returns the ranks that the launcher started, for config::resolve.
 config::World world_of(const launch::LaunchPlace& place);
 
-// The groups of ranks that a launcher started, over the config's communicator. Before the first is connected all ranks
-// compare their configs (config::Compared), `also`, whose parts end with semicolons, and the engines and plugins that
-// they loaded; a difference throws EnvironmentError.
+// Returns the maker of groups of ranks that a launcher started, over the config's communicator. Before the first is
+// connected all ranks compare their configs (config::Compared), `also`, whose parts end with semicolons, and the
+// engines and plugins that they loaded; a difference throws EnvironmentError.
 MakeGroups launch_groups(const launch::LaunchPlace& place, const std::string& also = "");
 
 }  // namespace strata::runtime

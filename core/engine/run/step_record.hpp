@@ -1,4 +1,4 @@
-// What a run says of each step.
+// Records of steps and validations.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace strata::report {
 
-// The mean losses over validation samples.
+// Mean losses over validation samples.
 struct ValidationResult : runtime::MeanLosses {
   std::int64_t samples = 0;
   double seconds = 0.0;
@@ -20,7 +20,7 @@ struct ValidationResult : runtime::MeanLosses {
 };
 
 struct StepRecord {
-  std::int64_t step = 0;  // from 0; texts and files of a run count from 1
+  std::int64_t step = 0;  // number from 0; texts and files of a run count from 1
   runtime::StepOutcome outcome;
   double learning_rate = 0.0;
   double step_s = 0.0;
@@ -28,8 +28,8 @@ struct StepRecord {
   double tokens_per_s = 0.0;
   bool applied = true;
   std::vector<std::string> non_finite;             // parameters whose gradients were not finite, the last layer's first
-  std::optional<ValidationResult> validation;      // after this step's update, where one was due
-  std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins
+  std::optional<ValidationResult> validation;      // validation after this step's update, if due
+  std::map<std::string, runtime::Metric> metrics;  // metrics of rank 0's plugins
 };
 
 }  // namespace strata::report

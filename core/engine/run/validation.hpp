@@ -1,4 +1,4 @@
-// The mean loss of a session's weights over the config's validation file.
+// Mean loss of a session's weights over the config's validation file.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,20 +12,20 @@
 
 namespace strata::runtime {
 
-// A run's validation, which may be run any number of times. The file's samples are cut among ranks and micro-batches as
-// training's are. The last batch is padded with samples whose targets do not count, so the mean is the samples' own at
-// any layout.
+// A run's validation, repeatable. The file's samples are distributed over ranks and micro-batches as in
+// training. The last batch is padded with samples whose targets do not count, so the mean does not depend on the
+// layout.
 class Validation {
  public:
-  // Called on every rank now and then with how many samples are done; may be empty.
+  // Progress function, called on every rank now and then with the number of samples done; may be empty.
   using Progress = std::function<void(std::int64_t done, std::int64_t samples)>;
 
-  // `data` is the config's validation file, whose tokens are checked against the model's vocabulary. The others must
+  // Takes the config's validation file and checks its tokens against the model's vocabulary. The other arguments must
   // outlive it. Throws UserError. [collective]
   Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins, data::Loader data);
 
-  // Leaves no trace in the training. Returns nothing when `stopping`, which all ranks call together and which says the
-  // same on all, returned true. Blocks the host. [collective] over the run
+  // Runs the validation, without effect on the training. Empty when `stopping`, which all ranks call together with
+  // equal results, returned true. Blocks the host. [collective] over the run
   std::optional<report::ValidationResult> run(const Progress& progress, const std::function<bool()>& stopping);
 
  private:

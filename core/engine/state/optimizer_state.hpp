@@ -13,34 +13,34 @@
 
 namespace strata::state {
 
-// The words for parts of parameters:
+// Terms for parts of parameters:
 //   Slice   a range of a flat parameter that this rank owns; the partitioner cuts (<strata/partitioner.hpp>)
-//   Piece   a slice's part of one parameter: what the optimizer updates (<strata/optimizer.hpp>)
+//   Piece   a slice's part of one parameter, which the optimizer updates (<strata/optimizer.hpp>)
 //   Entry   a piece with the flat parameter that it lies in, its buffers and its counted range
 //   Range   elements [begin, end) of a parameter, or of a tensor-parallel rank's part of it, in a checkpoint's files
 //           (checkpoint/ranges.hpp)
 
-// Elements [begin, end) of what this rank has of a parameter.
+// Returns the description of elements [begin, end) of this rank's part of a parameter.
 PieceInfo piece_info(const ParameterSpan& span, std::int64_t begin, std::int64_t end);
 
-// Throws Bug where slices are no ranges of their flat parameters, or two have the same element.
+// Throws Bug if a slice is not a range of its flat parameter, or two slices overlap.
 void check_ranges(const std::vector<Slice>& slices, const std::string& partitioner);
 
 // Throws UserError, with the plugins' names, when a slice cuts a parameter within one of its units.
 void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, const std::string& partitioner);
 
-// The master weights and the optimizer's state of the slices that this rank owns: the optimizer updates them, fill()
-// and resume write them, exports and checkpoints read them.
+// Master weights and optimizer state of the slices that this rank owns: the optimizer updates them, fill() and resume
+// write them, exports and checkpoints read them.
 class OptimizerState {
  public:
-  // The name in checkpoints of what Entry::kept holds; no state of an optimizer has it.
+  // Checkpoint name of the gradient in Entry::kept; no state of an optimizer has this name.
   static constexpr const char* kept_gradient = "kept_gradient";
 
-  // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. With the policy
-  // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save(), and
-  // with Local the weights are kept that replica groups had in common last.
-  // `update_elements`: see update_parts(). `write_trained`: the optimizer's, if it trains elsewhere; masters are then
-  // never the parameter.
+  // Allocates master weights and state; frozen slices get pieces without state. `replicas`: flat parameters
+  // that another stage counts. The policy adds memory: Delayed for a kept gradient of each slice, Speculative
+  // for save(), Local for the last common weights of the replica groups. `update_elements`: see
+  // update_parts(). `write_trained`: set if the optimizer trains elsewhere; masters are then never the
+  // parameter.
   using WriteTrained = std::function<void(const Piece& piece)>;
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
                  const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain,
@@ -49,40 +49,40 @@ class OptimizerState {
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
 
-  // One parameter's part of one slice.
+  // Part of one slice that lies in one parameter.
   struct Entry {
-    Piece piece;  // its tensors: see piece_of(); its elements are those of this tensor-parallel rank's part
+    Piece piece;  // tensors: see piece_of(); elements of this tensor-parallel rank's part
     const ParameterSpan* span = nullptr;
-    BufferRange master;  // the parameter's own range where the parameter is the master
+    BufferRange master;  // parameter's own range if the parameter is the master
     BufferRange parameter;
-    BufferRange gradient;             // in no buffer if frozen
-    BufferRange kept;                 // the gradient of the step before; in no buffer if none is kept
-    BufferRange common;               // fp32: the weights that replica groups had in common last; in no buffer
-                                      // unless groups train by themselves
-    BufferRange outer_momentum;       // of the steps from one of these to the next, likewise
-    std::vector<StateTensor> states;  // what piece.state are, in order
+    BufferRange gradient;             // no buffer if frozen
+    BufferRange kept;                 // kept gradient of the previous step; no buffer if none is kept
+    BufferRange common;               // fp32: last common weights of the replica groups; no buffer
+                                      // without local training
+    BufferRange outer_momentum;       // momentum of the outer steps; no buffer without local training
+    std::vector<StateTensor> states;  // descriptions of piece.state, in order
     std::vector<BufferRange> state;
     FlatParameter* flat = nullptr;
     bool trainable = true;
-    bool writes_copy = false;  // master and parameter are different memory
-    int part = 0;              // of its flat parameter's update
-    bool moves = false;        // a buffer of it leaves between uses, and comes back at another address
-    // The part of the piece that this rank measures for the optimizer's sums, possibly empty: over the ranks of a stage
-    // every element once.
+    bool writes_copy = false;  // true if master and parameter are different memory
+    int part = 0;              // part of its flat parameter's update
+    bool moves = false;        // true if a buffer leaves between uses, and returns at another address
+    // Subrange of the piece that this rank measures for the optimizer's sums, possibly empty: disjoint and complete
+    // over the ranks of a stage.
     std::int64_t measured_begin = 0;
     std::int64_t measured_end = 0;
-    // That which it counts in norms and writes to files: over the run every element once. It is the same, or empty
-    // where another stage counts the parameter.
+    // Subrange that this rank contributes to norms and checkpoints: disjoint and complete over all ranks. Equal to the
+    // measured range, or empty if another stage counts the parameter.
     std::int64_t counted_begin = 0;
     std::int64_t counted_end = 0;
-    // That which it counts in the norm of its replica group: over the group's ranks every element once. Where groups do
-    // not train by themselves all ranks are one.
+    // Subrange that this rank contributes to the norm of its replica group: disjoint and complete over the group.
+    // Without local training, all ranks are one group.
     std::int64_t group_begin = 0;
     std::int64_t group_end = 0;
 
-    // Elements [begin, end) of the piece, each run of neighbours in the whole parameter: of `range`, which is the
-    // piece's, the part of the run. With `block` the range has one element for so many, see StateTensor, and so has
-    // what `whole` counts.
+    // Visits elements [begin, end) of the piece in runs of neighbours of the whole parameter, with the part of `range`,
+    // a range of the piece, for each run. With `block`, `range` has one element per block (StateTensor), and `whole`
+    // counts blocks.
     void for_each_run(const BufferRange& range, std::int64_t begin, std::int64_t end,
                       const std::function<void(std::int64_t whole, const BufferRange& part)>& visit,
                       std::int64_t block = 1) const;
@@ -92,36 +92,36 @@ class OptimizerState {
     BufferRange of_group(const BufferRange& range) const {
       return {range.buffer, range.begin + group_begin, group_end - group_begin};
     }
-    // What evaluations, exports and checkpoints take for the weights.
+    // Returns the weights for evaluations, exports and checkpoints.
     const BufferRange& weights() const { return common.buffer != nullptr ? common : master; }
-    // Of state[number] what belongs to elements [begin, end) of the piece, or all of a whole parameter's.
+    // Returns the range of state[number] for elements [begin, end) of the piece, or all of a whole parameter's state.
     BufferRange state_of(std::size_t number, std::int64_t begin, std::int64_t end) const;
   };
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // Those of a flat parameter, by its id.
+  // Returns the entries of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
-  // In how many parts, one after the other, a flat parameter's pieces are updated: where their state comes from another
-  // memory tier and the optimizer sums nothing over parameters, parts of at most `update_elements`, or of one unit that
-  // is more; else one.
+  // Returns the number of parts in which a flat parameter's pieces are updated, one after the other. With state on
+  // another memory tier and an optimizer without sums: parts of at most `update_elements`, or of one larger unit;
+  // otherwise 1.
   int update_parts(int flat_parameter) const;
-  // The piece of an entry that is trained, for an update by this step's gradient or by the kept one, while its buffers
-  // are here.
+  // Returns the piece of a trainable entry, for an update by this step's gradient or by the kept one, while its buffers
+  // are fetched.
   Piece& piece_of(Entry& entry, bool kept = false);
-  // Elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
+  // Returns elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
   static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 
-  // Copies the master weights and the optimizer's state of a flat parameter's pieces; puts the last copy back, and into
-  // the parameter the weights to train at. Where the buffers are here.
+  // Copies the master weights and optimizer state of a flat parameter's pieces, or restores the last copy and writes
+  // the weights to train at into the parameter. Requires that the buffers are fetched.
   void save(int flat_parameter);
   void restore(int flat_parameter);
 
-  // Between steps. After Entry::weights() were filled or loaded: the master weights are the same.
+  // Sets the master weights to Entry::weights() after these were filled or loaded, between steps.
   void start_at_weights(const Entry& entry);
-  // Between steps. Writes an entry's weights to the parameter's memory: those to train at, after master and state were
-  // filled or loaded or an evaluation has ended; or those to evaluate, Entry::weights() rounded. They differ only if
-  // the optimizer trains elsewhere, or replica groups train by themselves.
+  // Writes an entry's weights to the parameter's memory, between steps: write_parameter() the weights to train at,
+  // after filling, loading or an evaluation; write_evaluated() the weights to evaluate, Entry::weights() rounded. They
+  // differ only if the optimizer trains elsewhere, or with local training.
   bool trains_elsewhere() const { return write_trained_ != nullptr; }
   bool evaluates_elsewhere() const { return trains_elsewhere() || local_; }
   void write_parameter(const Entry& entry);
@@ -129,7 +129,7 @@ class OptimizerState {
   const Buffers& buffers() const { return buffers_; }
 
  private:
-  // Part of a buffer, and what is saved of it.
+  // Part of a buffer, and its saved copy.
   struct Saved {
     BufferRange now;
     BufferRange copy;
@@ -140,10 +140,10 @@ class OptimizerState {
 
   Buffers& buffers_;
   WriteTrained write_trained_;
-  bool local_;  // replica groups train by themselves
+  bool local_;  // true: replica groups train by themselves
   std::vector<Entry> entries_;
   std::map<int, std::vector<Entry*>> by_flat_parameter_;
-  std::map<int, std::vector<Saved>> saved_;  // by flat parameter
+  std::map<int, std::vector<Saved>> saved_;  // copies by flat parameter
 };
 
 }  // namespace strata::state

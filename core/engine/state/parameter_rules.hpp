@@ -11,28 +11,28 @@
 
 namespace strata::runtime {
 
-// How one parameter is trained.
+// Training settings of one parameter.
 struct ParameterSettings {
   bool trainable = true;
   double learning_rate_factor = 1.0;
-  std::optional<double> weight_decay;  // empty: the optimizer's own
+  std::optional<double> weight_decay;  // empty: the optimizer's option
 };
 
-// Each rule names parameters by a shell glob over their names, the model's own or those in Hugging Face files; of two
-// rules that set the same value of a parameter the later wins. Tied parameters are one: a rule that names any of them
-// applies to all.
+// The config's rules for parameters. Each rule selects parameters by a shell glob over their names, the model's own or
+// those in Hugging Face files; of two rules that set the same value of a parameter the later wins. Tied parameters are
+// one: a rule that names any of them applies to all.
 class ParameterRules {
  public:
-  // For the whole model, so that every rank comes to the same. Throws UserError, with the rule's place, when a rule
-  // fits no parameter, naming those whose names are nearest, and when no parameter is left to train.
+  // Applies the rules to the whole model, with equal results on all ranks. Throws UserError, with the rule's place,
+  // when a rule matches no parameter, naming the nearest names, and when no parameter is left to train.
   ParameterRules(const std::vector<config::ParameterRule>& rules, const std::vector<LayerInfo>& layers,
                  const CheckpointNames& names);
 
-  // By canonical name. Throws Bug for one that no layer describes.
+  // Returns the settings by canonical name. Throws Bug for a parameter that no layer describes.
   const ParameterSettings& of(const std::string& parameter) const;
 
  private:
-  std::map<std::string, ParameterSettings> settings_;  // by canonical name
+  std::map<std::string, ParameterSettings> settings_;  // settings by canonical name
 };
 
 }  // namespace strata::runtime

@@ -13,13 +13,13 @@
 
 namespace strata::runtime {
 
-// Tensors that the engine keeps between two instructions, counted in the ledger as activations for as long as they are
+// Tensors that the engine holds between two instructions, counted in the ledger as activations while they are
 // held.
 class Held {
  public:
   Held() = default;
   Held(StateStore& store, Tensors tensors);
-  // Of memory that is counted elsewhere.
+  // Holds views of memory that is counted elsewhere.
   static Held views(Tensors tensors);
   const Tensors& tensors() const { return tensors_; }
 
@@ -33,28 +33,28 @@ class Held {
   std::unique_ptr<Count> count_;
 };
 
-// Cuts the graph: the next layer's input is a leaf of its own, which gets a gradient where `gradient` says so and its
-// numbers are floating ones.
+// Cuts the autograd graph: returns leaves for the next layer's input, which require gradients if `gradient` is true and
+// their dtype is floating.
 Tensors detached(const Tensors& tensors, bool gradient);
 
-// What one layer keeps of one micro-batch, from its forward to its backward.
+// Tensors that one layer saves of one micro-batch, from its forward to its backward.
 struct Passage {
-  Held inputs;         // detached; floating ones require gradients; empty while they are away
-  LayerOutput output;  // with its graph; empty when the forward is to be recomputed
+  Held inputs;         // detached inputs; floating ones require gradients; empty while they are away
+  LayerOutput output;  // output with its graph; empty if the forward is recomputed
 };
 
-// What BackwardInput left of a layer and a micro-batch for BackwardWeight.
+// Gradients of one layer and micro-batch that BackwardInput leaves for BackwardWeight.
 struct LeftGradients {
-  Held tensors;  // what the products read, each once
+  Held tensors;  // tensors that the products read, each once
   std::vector<WeightGradient> products;
 };
 
-// What flows between layers, by layer and micro-batch. Taking what is not there throws Bug: the program was wrong.
+// Tensors that flow between layers, by layer and micro-batch. Taking a missing one throws Bug: the program is wrong.
 class ActivationStore {
  public:
   using Key = std::pair<int, int>;  // layer, micro-batch
-  // Tensors on their way into `layer` (forward), or the gradient of its output (backward). `transfers` are the receives
-  // that fill them, or the sends that read them.
+  // Input of a layer (forward), or gradient of its output (backward), in flight. `transfers` are the receives that fill
+  // the tensors, or the sends that read them.
   struct Flow {
     Held tensors;
     std::vector<Pending> transfers;
@@ -63,18 +63,18 @@ class ActivationStore {
   std::map<Key, Flow> backward;
   std::map<Key, Passage> passages;
   std::map<Key, LeftGradients> left_gradients;
-  // Sends under way and what they read; a key is the layer whose output (forward) or input (backward) is sent.
+  // Sends in flight and the tensors they read; a key is the layer whose output (forward) or input (backward) is sent.
   std::map<Key, Flow> activation_sends;
   std::map<Key, Flow> gradient_sends;
 
-  // Removes and returns, after waiting for its transfers.
+  // Removes and returns a flow's tensors, after waiting for its transfers.
   static Held take(std::map<Key, Flow>& flows, Key key, const char* what);
-  // Waits for the send with this key, if there is one, and lets go of its tensors.
+  // Waits for the send with this key, if any, and releases its tensors.
   static void finish(std::map<Key, Flow>& sends, Key key);
   static void finish_all(std::map<Key, Flow>& sends);
-  // Waits for all that is sent or received.
+  // Waits for all sends and receives.
   void finish_transfers();
-  // Nothing may be left when a step has ended; throws Bug.
+  // Throws Bug if anything is left at the end of a step.
   void check_empty() const;
 };
 

@@ -5,9 +5,9 @@
 
 namespace strata::runtime {
 
-// Sends an element both ways between every two stages whose chunks follow each other. Some backends connect two ranks
-// at their first message and block meanwhile: so that happens before the first step, one pair after the other in an
-// order that is the same on all ranks. [collective] over the pipeline, whose group rank is the stage
+// Sends an element both ways between every two stages with consecutive chunks. Some backends connect two ranks at their
+// first message and block meanwhile; here this happens before the first step, pair by pair in the same order on all
+// ranks. [collective] over the pipeline, whose group rank is the stage
 void connect_stages(Group& pipeline, const Placement& placement, at::Device device);
 
 }  // namespace strata::runtime

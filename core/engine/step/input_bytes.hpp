@@ -1,4 +1,4 @@
-// The input of a layer as bytes of one buffer, while it is away from the device.
+// Packs the input of a layer into the bytes of one buffer, while it is away from the device.
 #pragma once
 #include <strata/model.hpp>
 
@@ -9,12 +9,12 @@ namespace strata::runtime {
 
 class InputBytes {
  public:
-  // The outputs of the layer before, as the model describes them.
+  // Takes the outputs of the previous layer, as the model describes them.
   explicit InputBytes(const std::vector<TensorShape>& shapes);
   std::int64_t bytes() const { return bytes_; }
   // Throws Bug if the input has other shapes or dtypes than described.
   void write(const Tensors& input, const at::Tensor& buffer) const;
-  Tensors read(const at::Tensor& buffer) const;  // views of it
+  Tensors read(const at::Tensor& buffer) const;  // views of the buffer
 
  private:
   struct Part {

@@ -12,45 +12,45 @@
 
 namespace strata::runtime {
 
-// The learning rate of every optimizer update of a run: the plugin's schedule behind the linear warm-up. Of W warm-up
-// updates, update t has (t + 1) / W of the schedule's first rate, so W = 0 and 1 both start there; the momentum is the
+// Learning rates of all optimizer updates of a run: linear warm-up, then the plugin's schedule. With W warm-up updates,
+// update t has (t + 1) / W of the schedule's first rate, so W = 0 and 1 both start there; the momentum is the
 // schedule's first. Update W + t is the schedule's update t.
 class RunLearningRate {
  public:
-  // Of a run's plugin, which must outlive it.
+  // Uses a run's plugin, which must outlive this object.
   RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config);
-  // Of a plugin made for it alone, where there is no run. Throws UserError where the plugin refuses its options.
+  // Makes its own plugin, for use without a run. Throws UserError if the plugin refuses its options.
   RunLearningRate(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 
-  // Both throw UserError where the plugin refuses, with its name and where the config names it, and Bug for a value
-  // that cannot be.
+  // Returns rate and momentum. Throws the plugin's UserErrors with its name and its place in the config, and Bug for an
+  // illegal value.
   double rate(std::int64_t update) const;
   std::optional<double> momentum(std::int64_t update) const;
-  // The updates of the run where the formula changes, ascending, 0, the warm-up's last and the run's last among them.
+  // Returns the updates at which the formula changes, ascending, with 0, the warm-up's last and the run's last.
   std::vector<std::int64_t> phase_starts() const;
 
-  // Throws UserError where the plugin refuses this run, and where learning_rate.base is given and not used.
+  // Throws UserError if the plugin refuses this run, or if learning_rate.base is given and not used.
   void check() const;
-  // Throws UserError where the schedule gives a momentum and the optimizer takes none.
+  // Throws UserError if the schedule has a momentum and the optimizer takes none.
   void check_momentum(const NamedPlugin<Optimizer>& optimizer) const;
-  // Whether a run of `steps` steps has the same rates and momenta, as far as both go.
+  // True if a run of `steps` steps has the same rates and momenta, up to the end of the shorter run.
   bool same_over(std::int64_t steps) const;
 
-  std::int64_t steps() const { return steps_; }  // of the run
+  std::int64_t steps() const { return steps_; }  // steps of the run
 
  private:
   template <typename Ask>
   auto ask(const char* function, std::int64_t update, Ask&& ask) const;
-  // Whether the rates are the same without a base.
+  // True if the rates do not depend on the base.
   bool has_own_rates() const;
 
-  std::shared_ptr<PluginContext> context_;  // null where the plugin is the run's
+  std::shared_ptr<PluginContext> context_;  // null if the plugin is the run's
   std::shared_ptr<LearningRate> made_;
   NamedPlugin<LearningRate> plugin_;
   Place place_;
   std::int64_t steps_;
   TrainingRun run_;
-  bool base_is_compared_ = false;  // rules of parameters have their own rates, which are kept as fractions of the base
+  bool base_is_compared_ = false;  // true: rules of parameters have own rates, stored as fractions of the base
 };
 
 }  // namespace strata::runtime

@@ -1,11 +1,11 @@
-// `step_policy: local`: replica groups, each of which holds all slices once, train by themselves, each on its part of
-// the batch, and take a step by the average of their weights every few steps: local SGD (arXiv:1805.09767) and DiLoCo
-// (arXiv:2311.08105), with fragments Streaming DiLoCo (arXiv:2501.18512).
+// `step_policy: local`: replica groups, each of which holds all slices once, train separately on their parts of the
+// batch, and take an outer step by the average of their weights every few steps: local SGD (arXiv:1805.09767) and
+// DiLoCo (arXiv:2311.08105), with fragments Streaming DiLoCo (arXiv:2501.18512).
 //
-// [Note: the outer step] Of the weights w that the groups had in common last, their average a, and the momentum m:
+// [Note: the outer step] With the last common weights w of the groups, their average a, and the momentum m:
 //   d = w - a,   m = momentum m + d,   w = w - rate (d + momentum m)
-// which is Nesterov's step by the outer gradient d. Every rank makes it for its slices, in fp32, alike in all groups;
-// then the groups go on from w. The optimizer's state stays each group's own.
+// which is Nesterov's step by the outer gradient d. Every rank computes it for its slices, in fp32, equally in all
+// groups; then the groups continue from w. The optimizer's state stays local to each group.
 #pragma once
 #include <strata/group.hpp>
 
@@ -18,13 +18,13 @@ namespace strata::runtime {
 
 struct LocalTraining {
   config::LocalConfig options;
-  std::int64_t last_step = 0;  // steps of the run: after the last one every fragment is averaged
-  Group* replicas = nullptr;   // the ranks that own the same slices: group rank = number of this rank's replica group
-  std::vector<int> fragments;  // by flat parameter
+  std::int64_t last_step = 0;  // last step of the run, after which every fragment is averaged
+  Group* replicas = nullptr;   // ranks that own the same slices: group rank = number of this rank's replica group
+  std::vector<int> fragments;  // fragment of each flat parameter
 
   int groups() const { return replicas->size(); }
   int group() const { return replicas->rank(); }
-  // Whether a flat parameter is averaged at the end of the step after which so many are made.
+  // True if a flat parameter is averaged at the end of step number `steps_done` (from 1).
   bool is_due(std::int64_t steps_done, int flat_parameter) const {
     if (steps_done == last_step) return true;
     const std::int64_t fragment = fragments[static_cast<std::size_t>(flat_parameter)];

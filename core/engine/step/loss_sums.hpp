@@ -1,4 +1,4 @@
-// What a step or a validation sums of its losses.
+// Sums of losses of a step or a validation.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,8 +7,8 @@
 
 namespace strata::runtime {
 
-// The sums of some micro-batches: one tensor, fp64 [LossSums::count] on the run's device, so that one all-reduce makes
-// them those of the run.
+// Sums over micro-batches: one tensor, fp64 [LossSums::count] on the run's device, so that one all-reduce sums them
+// over the run.
 namespace LossSums {
 enum Index : std::int64_t { loss, auxiliary_loss, auxiliary_losses /* how many there were */, valid_tokens, count };
 at::Tensor zeros(at::Device device);
@@ -17,10 +17,10 @@ at::Tensor zeros(at::Device device);
 // Means over the valid tokens.
 struct MeanLosses {
   double loss = 0.0;
-  std::optional<double> auxiliary_loss;  // of all layers together; nothing where none has one
+  std::optional<double> auxiliary_loss;  // sum over all layers; empty if none has one
   std::int64_t valid_tokens = 0;
 
-  // `sums`: LossSums, on the host. Throws UserError where no token counts.
+  // Computes the means. `sums`: LossSums, on the host. Throws UserError if no token counts.
   static MeanLosses of(const double* sums);
 };
 

@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// The engine's side of an exchange that the optimizer makes itself.
+// The engine's side of an optimizer's own exchange.
 class OwnExchangeHost final : public OwnExchange {
  public:
   void optimizer_exchanges(std::int64_t updates, ExchangingOptimizer& optimizer) override {
@@ -18,10 +18,10 @@ class OwnExchangeHost final : public OwnExchange {
   }
   bool leaves_gradients() const override { return leaves_; }
 
-  ExchangingOptimizer* optimizer() const { return optimizer_; }  // null: it makes none
+  ExchangingOptimizer* optimizer() const { return optimizer_; }  // null: no exchange
   bool partitioner_can() const { return can_leave_; }
-  bool owns_all() const { return owns_all_; }  // every rank every element
-  // A step after so many updates begins.
+  bool owns_all() const { return owns_all_; }  // true: every rank owns every element
+  // Begins a step after `updates` updates.
   void begin(std::int64_t updates) { leaves_ = optimizer_ != nullptr && updates >= summed_updates_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// The whole model's parameters in one order, which every rank knows: the first layer's first, a tied one once.
+// Numbering of the whole model's parameters, equal on every rank: in the order of layers, a tied one once.
 class ParameterNumbers {
  public:
   explicit ParameterNumbers(const std::vector<LayerInfo>& layers) {

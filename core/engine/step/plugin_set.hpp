@@ -28,17 +28,17 @@
 
 namespace strata::runtime {
 
-// A figure that a plugin reports.
+// Metric that a plugin reports.
 struct Metric {
   std::string unit;
   double value = 0.0;
 };
 
-// The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
+// Plugins of one run on one rank: created in the order of the config's slots, shut down in reverse order.
 class PluginSet {
  public:
-  // Loads and makes all but the communicator, which `with_communicator` asks for. The capability rules are checked
-  // first, so that what cannot combine is refused before anything is loaded.
+  // Loads and creates all plugins; the communicator only if `with_communicator`. Checks the capability rules first, so
+  // that illegal combinations are refused before anything is loaded.
   PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator);
   ~PluginSet();
   PluginSet(const PluginSet&) = delete;
@@ -58,16 +58,16 @@ class PluginSet {
   NamedPlugin<DataSource> data;                   // plugin is null without data.path
   NamedPlugin<DataSource> validation;             // plugin is null without validation.path
 
-  OwnExchangeHost own_exchange;  // what optimizer and partitioner said of it
+  OwnExchangeHost own_exchange;  // registrations by optimizer and partitioner
 
-  // All that were made, by the config's slot, in that order.
+  // Returns all plugins with their config slots, in order of creation.
   const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }
 
-  // Those made after `first` and itself, or all; each once. Errors are logged. The destructor calls it too.
+  // Shuts down `first` and later plugins, or all; each once. Errors are logged. The destructor calls it too.
   void shutdown(const Plugin* first = nullptr) noexcept;
 
   const MeshShape& mesh() const { return mesh_; }
-  // "partitioner/name.metric" -> figure, as plugins set them from whichever thread.
+  // Returns "partitioner/name.metric" -> metric, as set by plugins from any thread.
   std::map<std::string, Metric> metrics() const {
     const std::lock_guard lock(metrics_mutex_);
     return metrics_;

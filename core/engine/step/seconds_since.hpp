@@ -8,7 +8,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Adds the time until its end to one of a step's parts.
+// RAII timer that adds its lifetime to one of a step's parts.
 class PartTimer {
  public:
   explicit PartTimer(double& part) : part_(part) {}

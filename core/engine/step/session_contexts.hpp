@@ -8,7 +8,7 @@
 
 namespace strata::runtime {
 
-// What plugins see of a session; the partitioner all.
+// The session's context for plugins; the partitioner uses all of it.
 class Session::Context final : public PartitionContext {
  public:
   explicit Context(Session& session) : session_(session) {}

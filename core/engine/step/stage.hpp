@@ -28,14 +28,14 @@
 
 namespace strata::runtime {
 
-// This process among those of the run.
+// Number of this process among the processes of the run.
 struct RankNumbers {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
 };
 
-// A plugin with the name that errors give it.
+// A plugin with its name in messages.
 template <typename Kind>
 struct NamedPlugin {
   Kind* plugin = nullptr;
@@ -46,35 +46,35 @@ struct NamedPlugin {
 
 // One layer of this rank.
 struct StageLayer {
-  int number = 0;  // in the whole model
+  int number = 0;  // number in the whole model
   LayerInfo info;
   std::unique_ptr<Layer> layer;
   bool recompute = false;
 };
 
-// Where the optimizer exchanges: one flat parameter's gradient, while it stays each rank's own.
+// Gradient of one flat parameter that stays local to the rank, for an optimizer's own exchange.
 struct OwnGradient {
-  Buffer lent{"a rank's own gradient"};  // what the partitioner lent last
-  std::vector<Piece> pieces;             // its parameters, whole: only info is set, and gradient, which lies in `lent`
+  Buffer lent{"a rank's own gradient"};  // buffer that the partitioner lent last
+  std::vector<Piece> pieces;             // whole parameters: only info and gradient, a view of `lent`, are set
 };
 
 class OwnExchangeHost;
 
-// All that one rank computes with: its layers, their parameters and state, and the strategies that move them. Made by
-// the Session, read by the executor.
+// Everything that one rank computes with: its layers, their parameters and state, and the strategies that move them.
+// Made by the Session, read by the executor.
 struct StageState {
   int rank = 0;
   int stage = 0;
   int layers_in_model = 0;
-  // How many updates every chunk makes within the step; 0: one, at its end, where all ranks know the gradient's norm.
+  // Number of updates of every chunk within the step; 0: one, at its end, after the norm of all ranks.
   int updates_within_step = 0;
-  // The first layer of the model with a parameter that is not frozen: none before it needs a backward.
+  // First layer of the model with a parameter that is not frozen: earlier layers need no backward.
   int first_trainable = 0;
   std::unique_ptr<StateStore> store;
   std::unique_ptr<SlotPool> slots;
   std::unique_ptr<state::Buffers> buffers;
   Placement placement;
-  std::vector<StageLayer> layers;       // ascending numbers
+  std::vector<StageLayer> layers;       // this rank's layers, ascending
   std::vector<LayerInfo> model_layers;  // every layer of the model
   state::Layout layout;
   NamedPlugin<Device> device;
@@ -84,35 +84,35 @@ struct StageState {
   std::string model_name;
   std::unique_ptr<state::OptimizerState> optimizer_state;
   std::unique_ptr<state::ParameterSums> sums;  // null in an evaluation
-  // What the inputs of recomputed layers rest in between forward and backward, by layer and Instruction::input_buffer.
+  // Buffers of recomputed layers' inputs between forward and backward, by layer and Instruction::input_buffer.
   std::map<std::pair<int, int>, Buffer*> input_buffers;
-  std::unique_ptr<state::HostCopies> host_copies;  // null where the optimizer updates on the device
-  // As the last Norm gave them, so that a kept gradient is applied with those of its own step. Before the first Norm
-  // there is nothing to apply. Where updates are made within the step, those with which it began.
+  std::unique_ptr<state::HostCopies> host_copies;  // null if the optimizer updates on the device
+  // Scalars of the last Norm, so that a kept gradient is applied with its own step's scalars. Before the first Norm
+  // there is nothing to apply. For updates within the step, the scalars at its beginning.
   StepScalars scalars;
   Linear* linear = nullptr;
   OwnExchangeHost* own_exchange = nullptr;   // null in a test without a session
-  std::map<int, OwnGradient> own_gradients;  // by flat parameter; empty where the optimizer does not exchange
+  std::map<int, OwnGradient> own_gradients;  // by flat parameter; empty without an own exchange
   Group* world = nullptr;
-  std::map<int, Group*> holders;       // by flat parameter that other stages hold too: this rank's peers on them
-  Group* tensor = nullptr;             // the ranks that share its layers; null: it has them alone
+  std::map<int, Group*> holders;       // peers of this rank on other stages that hold a flat parameter too
+  Group* tensor = nullptr;             // ranks that share its layers; null: no tensor parallelism
   bool sequence_parallel = false;      // see [Note: tensor parallelism]
   bool partitions_inputs = false;      // see [Note: partitioned activations]
-  Group* peers = nullptr;              // the ranks of this stage; null if the optimizer has no sums
+  Group* peers = nullptr;              // ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;           // this rank's pipeline: group rank = stage
-  std::optional<LocalTraining> local;  // where replica groups train by themselves
-  GroupProvider* groups = nullptr;     // is told what this rank does
+  std::optional<LocalTraining> local;  // set with local training
+  GroupProvider* groups = nullptr;     // records what this rank is doing
 
-  // Of the StepScalars' tensors, which lie where the optimizer updates.
+  // Returns the options of the StepScalars' tensors, which are on the device of the optimizer's updates.
   at::TensorOptions scalar_options() const {
     return at::TensorOptions().dtype(at::kFloat).device(buffers->updates_on_host() ? at::kCPU : store->device());
   }
 
-  // What any layer of the model but the first reads.
+  // Returns the shapes of a layer's input, for any layer of the model except the first.
   const std::vector<TensorShape>& input_shapes(int layer) const {
     return model_layers.at(static_cast<std::size_t>(layer - 1)).outputs;
   }
-  // What is kept of it where the layer is computed again.
+  // Returns the packing of a recomputed layer's saved input.
   InputBytes input_of(int layer) const {
     return InputBytes(partitions_inputs ? shapes_of_parts(input_shapes(layer), tensor->size()) : input_shapes(layer));
   }

@@ -5,7 +5,7 @@
 
 namespace strata::config {
 
-// "a, b, c and 25 more"
+// Returns "a, b, c and 25 more".
 inline std::string first_of(const std::vector<std::string>& names, std::size_t most) {
   std::string text;
   for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];

@@ -5,7 +5,7 @@
 
 namespace strata::report {
 
-// As std::snprintf writes it; what is longer than 255 characters is cut off.
+// Formats as std::snprintf does; cuts texts longer than 255 characters.
 template <typename... Values>
 std::string formatted(const char* format, Values... values) {
   char text[256];

@@ -14,23 +14,23 @@
 
 namespace strata::text {
 
-// What a text may have at most; more is refused.
+// Limits of a text; more is refused.
 struct JsonLimits {
   std::size_t bytes = std::size_t{16} << 20;
   std::size_t values = std::size_t{1} << 22;  // an object or a list counts as one
   static constexpr int depth = 64;            // objects and lists within each other
 };
 
-// Where a text stands.
+// Source of a text.
 struct JsonSource {
-  std::string file;       // begins every message
-  std::string part = {};  // what of the file the text is, "its header"; empty for the whole file
-  int line = 1;           // of the file, where the text begins
+  std::string file;       // file name, the prefix of every message
+  std::string part = {};  // part of the file, "its header"; empty: the whole file
+  int line = 1;           // line of the file in which the text begins
 };
 
 class JsonValue;
 
-// A text that was read.
+// A parsed text.
 class JsonDocument {
  public:
   // Throws UserError.
@@ -41,7 +41,7 @@ class JsonDocument {
   const JsonSource& source() const { return source_; }
   const nlohmann::json& json() const { return json_; }
   JsonValue root() const;
-  // root(), which must be an object.
+  // Returns root(), which must be an object.
   JsonValue object() const;
 
  private:
@@ -49,11 +49,11 @@ class JsonDocument {
   nlohmann::json json_;
 };
 
-// A whole file, which must be a regular one.
+// Reads a whole file, which must be a regular one.
 JsonDocument read_json(const InputFile& file, const JsonLimits& limits = {});
 
-// A value of a document, which must outlive it. What returns a type throws UserError "FILE: KEY is VALUE; RULE" where
-// the value is of another.
+// A value of a document, which must outlive it. A typed getter throws UserError "FILE: KEY is VALUE; RULE" for a value
+// of another type.
 class JsonValue {
  public:
   JsonValue(const JsonDocument& document, const nlohmann::json& json) : document_(&document), json_(&json) {}
@@ -66,11 +66,11 @@ class JsonValue {
     if (!holds) refuse(rule);
   }
 
-  // Of an object.
-  JsonValue operator[](const char* name) const;                // which must be there
-  std::optional<JsonValue> find(std::string_view name) const;  // nothing where the key is absent or null
+  // Members of an object.
+  JsonValue operator[](const char* name) const;                // a member, which must exist
+  std::optional<JsonValue> find(std::string_view name) const;  // empty if absent or null
   std::vector<std::pair<std::string, JsonValue>> members() const;
-  std::vector<JsonValue> elements() const;  // of a list
+  std::vector<JsonValue> elements() const;  // elements of a list
 
   std::string text() const;
   bool flag() const;
@@ -84,16 +84,16 @@ class JsonValue {
   const nlohmann::json* json_;
 };
 
-// So many elements of 16 bytes fill what an int64 of bytes can say.
+// Largest number of elements: with 16 bytes each they are just within an int64 of bytes.
 inline constexpr std::int64_t largest_count = std::int64_t{1} << 59;
 
-// The product of a shape's sizes; nothing where one is negative or the product exceeds largest_count.
+// Returns the product of a shape's sizes; empty if one is negative or the product exceeds largest_count.
 std::optional<std::int64_t> product(const std::vector<std::int64_t>& shape);
 
-// What a message of nlohmann's exceptions says of the text: the library's number, position and grammar are left out.
+// Returns the problem in a message of nlohmann's exceptions, without the library's number, position and grammar.
 std::string json_problem(const std::string& what);
 
-// A value in a message: printable, short whatever its size is.
+// Returns a value for a message: printable, short for any size.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace strata::text

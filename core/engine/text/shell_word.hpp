@@ -6,7 +6,7 @@
 
 namespace strata::text {
 
-// A word of a command line as a shell reads it: quoted, unless nothing in it means something to a shell.
+// Returns a word of a command line for a shell: quoted, unless it has no special characters.
 inline std::string shell_word(const std::string& word) {
   const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./=,:-+@%", c); };
   if (!word.empty() && std::ranges::all_of(word, plain)) return word;

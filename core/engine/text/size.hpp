@@ -4,7 +4,7 @@
 
 namespace strata::config {
 
-// "1.50 GiB", "12 B": for people; three significant digits.
+// Returns "1.50 GiB" or "12 B": for people, three significant digits.
 std::string format_bytes(std::int64_t bytes);
 
 }  // namespace strata::config

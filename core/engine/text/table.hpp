@@ -1,4 +1,4 @@
-// A table in the formats that people paste into reports.
+// Tables in formats for reports.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -8,7 +8,7 @@ namespace strata::report {
 
 enum class TableFormat { Text, Markdown, Csv, Json };
 
-// "table", "markdown", "csv" or "json"; throws UserError otherwise.
+// Parses "table", "markdown", "csv" or "json"; throws UserError otherwise.
 TableFormat parse_table_format(const std::string& name);
 
 struct Column {
@@ -16,13 +16,13 @@ struct Column {
   bool number = false;  // aligned to the right
 };
 
-// Every row has one cell a column.
+// A table; every row has one cell per column.
 struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;
 };
 
-// Text, Markdown or CSV (RFC 4180). What a table means in JSON its owner knows: throws Bug for Json.
+// Prints a table as text, Markdown or CSV (RFC 4180). JSON is left to the table's owner: throws Bug for Json.
 void print(const Table& table, TableFormat format, std::ostream& out);
 
 }  // namespace strata::report

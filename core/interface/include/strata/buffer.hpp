@@ -1,6 +1,6 @@
-// A buffer that outlives an instruction of the step rests at its home: this rank's device, or another memory tier if
-// the config says so (`offload`). It has a tensor only while it is here: always if its home is the device, else between
-// the calls that its user's contract names (<strata/partitioner.hpp>).
+// A buffer that outlives an instruction of the step has a home: this rank's device, or another memory tier that the
+// config chooses (`offload`). It has a tensor only while it is on the device: always if that is its home, otherwise
+// only between the calls that its user's contract lists (<strata/partitioner.hpp>).
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/export.hpp>
@@ -16,12 +16,12 @@ class STRATA_EXPORT Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // The whole buffer. Throws Bug while it is away. Its address may change each time that it comes back.
+  // Returns the whole buffer. Throws Bug while it is away. Its address may change each time it comes back.
   const at::Tensor& tensor() const;
   bool here() const { return tensor_.defined(); }
-  const std::string& name() const { return name_; }  // in messages
+  const std::string& name() const { return name_; }  // for messages
 
-  // For its owner, the engine.
+  // Attaches or detaches the memory. Only the engine, which owns the buffer, calls them.
   void bring(at::Tensor tensor) { tensor_ = std::move(tensor); }
   void take_away() { tensor_ = at::Tensor(); }
 
@@ -32,10 +32,10 @@ class STRATA_EXPORT Buffer {
 
 // Elements [begin, begin + elements) of a buffer.
 struct STRATA_EXPORT BufferRange {
-  Buffer* buffer = nullptr;  // null: there is none, as a frozen parameter has no gradient
+  Buffer* buffer = nullptr;  // null: no buffer, e.g. the gradient of a frozen parameter
   std::int64_t begin = 0;
   std::int64_t elements = 0;
-  at::Tensor tensor() const;  // throws Bug while the buffer is away
+  at::Tensor tensor() const;  // the range's elements; throws Bug while the buffer is away
 };
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 // Capabilities that a plugin declares in its manifest, so that combinations are checked before anything is loaded. The
 // list is closed: a capability has a meaning only through the rule that uses it (core/engine/plugins/capability_rules;
-// one_host and own_order: core/engine/config/resolve). A plugin that declares none promises the least and requires
+// one_host and own_order: core/engine/config/resolve). A plugin without capabilities promises the least and requires
 // nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>
@@ -23,12 +23,12 @@ enum class Capability {
 
 struct CapabilityInfo {
   Capability capability;
-  std::string_view name;  // its name in manifests and in strata_add_plugin
-  PluginKind kind;        // the kind of plugin that may declare it
+  std::string_view name;  // name in manifests and in strata_add_plugin
+  PluginKind kind;        // kind of plugin that may declare it
   std::string_view meaning;
 };
 
-// By enumerator.
+// All capabilities, indexed by enumerator.
 inline constexpr std::array<CapabilityInfo, 6> capabilities{{
     {Capability::ReleasesParameters, "releases_parameters", PluginKind::Partitioner,
      "holds whole parameters around their use only, so that they can rest on another tier"},

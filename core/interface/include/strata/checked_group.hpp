@@ -1,4 +1,4 @@
-// The part of a Group that is the same for every backend: it checks each operation against its rules, numbers it and
+// CheckedGroup is the part of Group that all backends share: it checks each operation against its rules, numbers it and
 // counts its traffic.
 #pragma once
 #include <strata/group.hpp>
@@ -12,7 +12,7 @@ namespace strata {
 
 inline constexpr int collective_count = 9;
 
-// The calls and bytes of one rank in a group, by collective.
+// Calls and bytes of one rank in a group, by collective.
 struct STRATA_EXPORT Traffic {
   std::array<std::int64_t, collective_count> calls{};
   std::array<std::int64_t, collective_count> bytes{};  // logical bytes sent, see logical_bytes
@@ -27,10 +27,10 @@ struct STRATA_EXPORT Traffic {
 // One checked call. Fields that the call does not have are undefined or -1.
 struct Operation {
   Collective collective = Collective::Barrier;
-  // From 1, equal on all members that take part. Collectives are numbered per group; Send and Receive per pair of ranks
-  // and direction, so that send #3 matches receive #3.
+  // Sequence number from 1, equal on all members that take part. Collectives are numbered per group; Send and Receive
+  // per pair of ranks and direction, so that send #3 matches receive #3.
   std::int64_t number = 0;
-  at::Tensor output;  // the only tensor of operations that have one
+  at::Tensor output;  // also the tensor of operations that have only one
   at::Tensor input;
   int peer = -1;  // root, or the other rank of Send and Receive
   ReduceOperation reduction = ReduceOperation::Sum;
@@ -61,12 +61,12 @@ class STRATA_EXPORT CheckedGroup : public Group {
   const Traffic& traffic() const { return traffic_; }
   void reset_traffic() { traffic_ = {}; }
 
-  // "all_gather #12 on group data (rank 0 of 2)".
+  // Returns e.g. "all_gather #12 on group data (rank 0 of 2)".
   std::string describe(const Operation& operation) const;
 
  protected:
-  // Starts the operation; never called for one without elements. Must not block the host, except for Barrier, which it
-  // may complete.
+  // Starts an operation that has elements. Must not block the host, except for Barrier, which it may complete before it
+  // returns.
   virtual Pending start(const Operation& operation) = 0;
   void add_waited(double seconds) { traffic_.waited_s += seconds; }
 
@@ -87,7 +87,7 @@ class STRATA_EXPORT CheckedGroup : public Group {
   Traffic traffic_;
 };
 
-// A group of any size that moves no data: for dry runs and for counting in tests. Accepts meta tensors.
+// Group of any size that moves no data, for dry runs and for counting in tests. Accepts meta tensors.
 class STRATA_EXPORT CountingGroup final : public CheckedGroup {
  public:
   using CheckedGroup::CheckedGroup;

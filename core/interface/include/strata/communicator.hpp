@@ -14,22 +14,22 @@ namespace strata {
 
 struct GroupSetup {
   std::string name;  // unique in the run: "data[pipeline=0]"
-  int rank = 0;      // of this process within the group
+  int rank = 0;      // rank of this process within the group
   int size = 1;
-  std::chrono::milliseconds timeout{};  // how long connecting may take
-  std::string interface_address;        // the local address to bind to; loopback unless the launch says otherwise
-  int local_rank = 0;                   // picks the device
+  std::chrono::milliseconds timeout{};  // time limit for connecting
+  std::string interface_address;        // local address to bind to; loopback unless the launch sets another
+  int local_rank = 0;                   // selects the device
 };
 
-// Every rank has an instance of its own. Ranks may be threads of one process, as in tests: what belongs to a group is
-// kept by its backend.
+// Every rank has its own instance. Ranks may be threads of one process, as in tests, so state of a group belongs in the
+// group's backend.
 class STRATA_EXPORT Communicator : public Plugin {
  public:
   ~Communicator() override;
-  // The device types whose tensors it can move: {"cpu"}, {"cuda"}.
+  // Returns the device types whose tensors it can move: {"cpu"}, {"cuda"}.
   virtual std::vector<std::string> device_types() const = 0;
-  // Empty if it can be used on this machine, else the reason in one sentence ("no CUDA device is visible to this
-  // process").
+  // Returns "" if the plugin can be used on this machine, otherwise the reason in one sentence ("no CUDA device is
+  // visible to this process").
   virtual std::string unavailable() const = 0;
   // Connects this rank to the other ranks of the group. [collective] over the group; blocks the host for at most the
   // timeout, then throws EnvironmentError. `store` is the run's key-value store, already prefixed with the group's

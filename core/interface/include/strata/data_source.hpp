@@ -12,17 +12,17 @@
 
 namespace strata {
 
-// A file with tokens.
+// A token file.
 struct TokenFileInfo {
   std::string path;
   std::int64_t tokens = 0;
-  std::string type;  // of one token in the file: "u16"
+  std::string type;  // type of one token in the file: "u16"
 };
 
-// Everything that an order may depend on. Equal on all ranks and after a resume.
+// The inputs that an order may depend on. Equal on all ranks and after a resume.
 struct SampleRequest {
   std::int64_t seq_len = 0;  // inputs per sample
-  std::int64_t samples = 0;  // in the whole run; 0: one epoch
+  std::int64_t samples = 0;  // number in the whole run; 0: one epoch
   std::uint64_t seed = 0;    // train.seed
 };
 
@@ -31,11 +31,11 @@ struct SampleRequest {
 class STRATA_EXPORT Samples {
  public:
   virtual ~Samples();
-  // At least SampleRequest::samples.
+  // Returns the number of positions, at least SampleRequest::samples.
   virtual std::int64_t count() const = 0;
-  // The number of the sample at `position`. Each number has exactly one position.
+  // Returns the number of the sample at `position`. Each number has exactly one position.
   virtual std::int64_t sample(std::int64_t position) const = 0;
-  // Writes the seq_len + 1 tokens of that sample. Throws as DataSet::copy does.
+  // Writes the seq_len + 1 tokens of the sample at `position`. Throws as DataSet::copy does.
   virtual void read(std::int64_t position, std::int64_t* destination) const = 0;
 };
 
@@ -43,17 +43,17 @@ class STRATA_EXPORT Samples {
 class STRATA_EXPORT DataSet {
  public:
   virtual ~DataSet();
-  // At least one, in the order of their tokens in the row.
+  // Returns the files, at least one, in the order of their tokens in the row.
   virtual std::vector<TokenFileInfo> files() const = 0;
-  // Of all files.
+  // Returns the number of tokens in all files.
   std::int64_t token_count() const;
   // Writes tokens [first, first + count) of the row to `destination`. Blocks. Throws Bug for a range outside the row,
   // EnvironmentError if the disk fails or a file was truncated after it was opened.
   virtual void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const = 0;
-  // Further counts that `strata data info` prints: {"documents", 12}.
+  // Returns further counts that `strata data info` prints: {"documents", 12}.
   virtual std::vector<std::pair<std::string, std::int64_t>> facts() const;
-  // `data.order: own`, for plugins that declare the capability own_order; null for others. The data set outlives it.
-  // Throws UserError for a request that the order cannot fulfil.
+  // Returns the order of `data.order: own`, for plugins that declare the capability own_order; otherwise null. The data
+  // set outlives it. Throws UserError for a request that the order cannot fulfil.
   virtual std::unique_ptr<Samples> own_order(const SampleRequest& request) const;
 };
 
@@ -63,8 +63,8 @@ class STRATA_EXPORT DataSource : public Plugin {
   // Opens the data at data.path. Throws UserError "FILE: ..." for files that are missing, of another format, truncated
   // or without tokens. Errors in the format must be found here, not when tokens are read. [any rank]
   virtual std::unique_ptr<DataSet> open(const std::string& path) const = 0;
-  // Whether the files at `path` identify themselves as this format, by a magic number or an accompanying file;
-  // `strata data info` selects the plugin by it. False unless overridden.
+  // True if the files at `path` identify themselves as this format, by a magic number or an accompanying file; `strata
+  // data info` selects the plugin by it. False unless overridden.
   virtual bool recognizes(const std::string& path) const;
   // Writes files that open(path) reads as these tokens, replacing existing ones. The conformance kit uses it.
   virtual void write(const std::string& path, const std::vector<std::int64_t>& tokens) const = 0;

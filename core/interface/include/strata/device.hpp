@@ -34,16 +34,16 @@ class STRATA_EXPORT Event {
 };
 
 struct DeviceMemory {
-  std::int64_t total = 0;      // bytes the device has
-  std::int64_t available = 0;  // bytes this process can still allocate
+  std::int64_t total = 0;      // bytes of the device
+  std::int64_t available = 0;  // bytes that this process can still allocate
 };
 
 class STRATA_EXPORT Device : public Plugin {
  public:
   ~Device() override;
-  // "cpu", "cuda": the `device:` value, and libtorch's name of the device type.
+  // Returns "cpu" or "cuda": the `device:` value, which is libtorch's name of the device type.
   virtual std::string type() const = 0;
-  // Number of devices visible to this process. 0 means unusable; why() then gives the reason in one sentence.
+  // Returns the number of devices visible to this process. 0 means unusable; why() returns the reason in one sentence.
   virtual int count() const = 0;
   virtual std::string why() const = 0;
   // Makes the device of this local rank current and returns it. Throws EnvironmentError when there is none.
@@ -54,11 +54,11 @@ class STRATA_EXPORT Device : public Plugin {
   // Blocks the host until every stream is empty.
   virtual void synchronize() = 0;
   virtual DeviceMemory memory() const = 0;
-  // An uninitialised host buffer that is copied to and from the device without a staging copy (pinned memory, if the
-  // device has it).
+  // Returns an uninitialised host buffer that is copied to and from the device without a staging copy (pinned memory,
+  // if the device has it).
   virtual at::Tensor host_buffer(std::int64_t bytes) = 0;
-  // Makes host memory of the caller as fast to copy from and to as host_buffer() is, until page_unlock() of the same
-  // span; false where the system does not allow it. For a device whose memory is the host's there is nothing to do.
+  // Makes copies from and to the caller's host memory as fast as with host_buffer(), until page_unlock() of the same
+  // span. False if the system does not allow it. Does nothing if the device's memory is host memory.
   virtual bool page_lock(Span memory);
   virtual void page_unlock(Span memory);
 };

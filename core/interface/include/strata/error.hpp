@@ -1,6 +1,6 @@
-// Three kinds of failure, by where they are fixed. UserError: in a config, a file or a command line. EnvironmentError:
-// on the machine, e.g. a full disk, a missing library, a rank that died. Bug: in the code of Strata or of a plugin.
-// Every text says what was found, the rule it breaks and what to do.
+// Three error classes, by the place of the fix. UserError: in a config, a file or a command line. EnvironmentError: on
+// the machine, e.g. a full disk, a missing library, a rank that died. Bug: in the code of Strata or of a plugin. Every
+// text names what was found, the rule it breaks and the remedy.
 #pragma once
 #include <strata/export.hpp>
 
@@ -9,18 +9,18 @@
 
 namespace strata {
 
-// Where a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means no place.
+// Place at which a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means no place.
 struct Place {
   std::string file;  // a path, or "--set", or "the command line"
   int line = 0;
   int column = 0;
 };
 
-// "train.yaml:12:3", "train.yaml", or "" for an empty place.
+// Returns "train.yaml:12:3", "train.yaml", or "" for an empty place.
 STRATA_EXPORT std::string to_string(const Place& place);
 
-// A place in C++ code; as a default argument, the caller's. Replaces std::source_location for compilers that lack it
-// (clang 14 with libstdc++ 12).
+// Place in C++ code; as a default argument, the caller's place. Replaces std::source_location for compilers that lack
+// it (clang 14 with libstdc++ 12).
 struct SourcePlace {
   const char* file = "";
   int line = 0;
@@ -33,14 +33,14 @@ class STRATA_EXPORT Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   ~Error() override;
-  // The process's exit status when this error ends it: 2 UserError, 3 EnvironmentError, 70 Bug.
+  // Returns the exit status of a process that ends with this error: 2 UserError, 3 EnvironmentError, 70 Bug.
   virtual int exit_status() const noexcept = 0;
 };
 
 class STRATA_EXPORT UserError : public Error {
  public:
   explicit UserError(const std::string& text) : Error(text) {}
-  // The text becomes "FILE:LINE:COLUMN: text".
+  // Makes the text "FILE:LINE:COLUMN: text".
   UserError(const Place& place, const std::string& text);
   ~UserError() override;
   int exit_status() const noexcept override { return 2; }
@@ -55,13 +55,13 @@ class STRATA_EXPORT EnvironmentError : public Error {
 
 class STRATA_EXPORT Bug : public Error {
  public:
-  // The text becomes "FILE:LINE: text" and names the rule of the code that was broken.
+  // Makes the text "FILE:LINE: text"; `text` names the broken rule of the code.
   explicit Bug(const std::string& text, SourcePlace where = SourcePlace::current());
   ~Bug() override;
   int exit_status() const noexcept override { return 70; }
 };
 
-// Throws Bug if a rule of the code does not hold. Active in release builds; `holds` must not have side effects.
+// Throws Bug if `holds` is false. Active in release builds; `holds` must not have side effects.
 inline void strata_check(bool holds, const char* text, SourcePlace where = SourcePlace::current()) {
   if (!holds) throw Bug(text, where);
 }

@@ -1,3 +1,3 @@
-// What libstrata_interface.so exports carries this mark; everything else in it is hidden.
+// Marks symbols that libstrata_interface.so exports; all others are hidden.
 #pragma once
 #define STRATA_EXPORT [[gnu::visibility("default")]]

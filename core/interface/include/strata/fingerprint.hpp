@@ -1,5 +1,5 @@
-// What must be equal in the engine and in a plugin so that they can exchange C++ objects. The macros have the values of
-// the translation unit that uses them: the engine's in host_fingerprint(), the plugin's in its manifest.
+// The build properties that engine and plugin must share in order to exchange C++ objects. The macros have the values
+// of the translation unit that uses them: the engine's in host_fingerprint(), the plugin's in its manifest.
 #pragma once
 #include <torch/headeronly/version.h>
 #include <strata/export.hpp>
@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <string>
 
-// The version of the headers in <strata/...>. A plugin loads only if both numbers equal the host's: vectors of these
-// structs and inline functions cross the boundary, so even an appended member breaks it. Every change of the headers
-// raises the minor number; the test interface_layout checks that.
+// Version of the headers in <strata/...>. A plugin loads only if both numbers equal the host's: vectors of these
+// structs and inline functions cross the boundary, so even an appended member breaks compatibility. Every change of the
+// headers raises the minor number; the test interface_layout checks it.
 #define STRATA_ABI_MAJOR 2
 #define STRATA_ABI_MINOR 20
 
@@ -58,7 +58,7 @@
 namespace strata {
 
 struct EnumLayout {
-  enum Plain { First };  // of the type that the compiler chooses
+  enum Plain { First };  // has the type that the compiler chooses
 };
 static_assert(sizeof(EnumLayout::Plain) == sizeof(int),
               "compiled with -fshort-enums, which changes the layout of types that a plugin shares with libtorch and "
@@ -72,7 +72,7 @@ struct Fingerprint {
   std::string compiler;          // "gcc 12.2.0": recorded, not compared
 };
 
-// The fingerprint of libstrata_interface.so.
+// Returns the fingerprint of libstrata_interface.so.
 STRATA_EXPORT Fingerprint host_fingerprint();
 
 }  // namespace strata

@@ -12,7 +12,7 @@
 
 namespace strata {
 
-// Whether the full values are in memory. Legal transitions; any other throws Bug naming the flat parameter:
+// State of the full values in memory. Legal transitions; any other throws Bug naming the flat parameter:
 //   Released -> Gathering   a gather has started (optional)
 //   Released | Gathering -> Gathered   bind()
 //   Gathered -> Gathered    bind() to other memory of equal contents; the engine's, also to a copy of older ones
@@ -29,12 +29,12 @@ enum class GradientState { Empty, Lent, Partial, Reducing, Complete };
 
 // One parameter's range within its flat parameter: the part that this tensor-parallel rank keeps.
 struct ParameterSpan {
-  ParameterInfo info;       // of the whole parameter
+  ParameterInfo info;       // the whole parameter
   std::int64_t offset = 0;  // elements from the start of the flat parameter
   int tensor_rank = 0;
   int tensor_ranks = 1;
-  // The optimizer updates so many neighbouring elements together (Optimizer::unit). Slices begin and end at multiples
-  // of it from the parameter's start, or at the parameter's end.
+  // Number of neighbouring elements that the optimizer updates together (Optimizer::unit). Slices begin and end at
+  // multiples of it from the parameter's start, or at the parameter's end.
   std::int64_t unit = 1;
 
   ParameterCut cut() const { return {info, tensor_ranks}; }
@@ -44,14 +44,14 @@ struct ParameterSpan {
 struct FlatParameterInfo {
   int id = 0;                 // index in this rank's list
   std::string name;           // "layer 3", "layer 3 (frozen)", "tie embedding"
-  std::vector<int> layers;    // the layers of this rank that use it, ascending, by number in the whole model
+  std::vector<int> layers;    // layers of this rank that use it, ascending, numbered in the whole model
   std::int64_t elements = 0;  // sum over parameters, no padding
   bool trainable = true;
-  bool deferred = false;  // its gradient is computed in BackwardWeight, where the schedule splits the backward
+  bool deferred = false;  // gradient is computed in BackwardWeight if the schedule splits the backward
   DTypes dtypes;
   std::vector<ParameterSpan> parameters;  // ascending offsets, no holes
 
-  // Where a slice may begin or end: the last place that is not behind element `at`, and the first that is behind it.
+  // Returns a place where a slice may begin or end: cut_up_to() the last one up to `at`, cut_behind() the next one.
   STRATA_EXPORT std::int64_t cut_up_to(std::int64_t at) const;
   STRATA_EXPORT std::int64_t cut_behind(std::int64_t at) const;
 };
@@ -68,7 +68,7 @@ class STRATA_EXPORT FlatParameter {
   std::int64_t elements() const { return info_.elements; }
   std::int64_t bytes() const;  // elements x size of the parameter dtype
   Residence residence() const { return residence_; }
-  // The parameters in the order of info().parameters: leaf variables; they require gradients if trainable.
+  // Returns the parameters in the order of info().parameters: leaf variables that require gradients if trainable.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
   // Records that a gather has started.
@@ -76,7 +76,7 @@ class STRATA_EXPORT FlatParameter {
   // Points every parameter at `memory`: contiguous, parameter dtype, this device, at least elements() long. The memory
   // must stay alive until unbind() or the next bind(). Copies nothing.
   void bind(const at::Tensor& memory);
-  // What it is bound to; undefined when it is not.
+  // Returns the memory given to bind(); undefined while unbound.
   const at::Tensor& memory() const { return bound_memory_; }
   void unbind();
 

@@ -17,9 +17,9 @@ STRATA_EXPORT const char* to_string(Collective collective);
 
 enum class ReduceOperation { Sum, Max };
 
-// Bytes that one rank must send in the best algorithm for `collective`. `buffer` is the size of the whole (unsharded)
-// buffer in bytes, `size` the number of ranks N. AllGather, ReduceScatter, AllToAll: (N-1)/N of the buffer; AllReduce:
-// twice that; Send: the buffer; Broadcast and Reduce: (N-1)/N, the average over ranks.
+// Returns the bytes that one rank must send in the best algorithm for `collective`. `buffer` is the size of the whole
+// (unsharded) buffer in bytes, `size` the number of ranks N. AllGather, ReduceScatter, AllToAll: (N-1)/N of the buffer;
+// AllReduce: twice that; Send: the buffer; Broadcast and Reduce: (N-1)/N, the average over ranks.
 STRATA_EXPORT std::int64_t logical_bytes(Collective collective, std::int64_t buffer, int size);
 
 // One pending operation. Implementations keep its tensors alive until it has ended.
@@ -55,25 +55,25 @@ class STRATA_EXPORT Group {
  public:
   virtual ~Group();
   virtual const std::string& name() const = 0;
-  virtual int rank() const = 0;  // of this process within the group
+  virtual int rank() const = 0;  // this process within the group
   virtual int size() const = 0;
-  // The members' ranks in the run, indexed by rank in the group.
+  // Returns the members' ranks in the run, indexed by rank in the group.
   virtual const std::vector<int>& members() const = 0;
 
-  // output has size() * n elements, input n. Rank r's input goes to [r * n, (r + 1) * n) of output; input may be that
-  // range of output.
+  // Concatenates the inputs. output has size() * n elements, input n. Rank r's input goes to [r * n, (r + 1) * n) of
+  // output; input may be that range of output.
   virtual Pending all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
-  // input has size() * n elements, output n. output becomes the sum over ranks of [rank * n, (rank + 1) * n) of input;
-  // it may be that range of input. A communicator whose equivalence is bitwise sums in rank order 0, 1, 2, ..., so that
-  // all_reduce and reduce_scatter give bit-equal results; others may sum in another order.
+  // Sums and scatters. input has size() * n elements, output n. output becomes the sum over ranks of [rank * n, (rank +
+  // 1) * n) of input; output may be that range of input. A communicator of equivalence bitwise sums in rank order 0, 1,
+  // 2, ..., so all_reduce and reduce_scatter give bit-equal results; others may sum in another order.
   virtual Pending reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOperation operation) = 0;
   virtual Pending all_reduce(const at::Tensor& tensor, ReduceOperation operation) = 0;
   virtual Pending broadcast(const at::Tensor& tensor, int root) = 0;
-  // root's tensor becomes the sum (or maximum); the other ranks' tensors are undefined afterwards.
+  // Sums (or takes the maximum) into root's tensor; the other ranks' tensors are undefined afterwards.
   virtual Pending reduce(const at::Tensor& tensor, int root, ReduceOperation operation) = 0;
-  // input and output have size() equal parts. Part p of input goes to rank p; part p of output comes from rank p.
+  // Exchanges size() equal parts: part p of input goes to rank p, part p of output comes from rank p.
   virtual Pending all_to_all(const at::Tensor& output, const at::Tensor& input) = 0;
-  // Matched in order per ordered pair of ranks: the k-th send from a to b matches the k-th receive at b from a.
+  // Sends or receives one tensor. The k-th send from rank a to rank b matches the k-th receive at b from a.
   virtual Pending send(const at::Tensor& tensor, int peer) = 0;
   virtual Pending receive(const at::Tensor& tensor, int peer) = 0;
   // Blocks the host until every member has called it.

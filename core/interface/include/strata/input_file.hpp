@@ -27,7 +27,7 @@ class STRATA_EXPORT InputFile {
   ~InputFile();
 
   const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  // bytes, when it was opened
+  std::uint64_t size() const { return size_; }  // bytes when the file was opened
   int descriptor() const { return descriptor_; }
 
   // Fills `destination` from bytes [offset, offset + bytes). Blocks. Throws EnvironmentError if the disk fails or the
@@ -42,8 +42,8 @@ class STRATA_EXPORT InputFile {
   std::uint64_t size_ = 0;
 };
 
-// Throws the reason why a file cannot be opened, "PATH: `what`: ..." with the text of the errno: EnvironmentError if
-// the machine lacks a resource or its disk fails, else UserError.
+// Throws an error for a file that cannot be opened, "PATH: `what`: ..." with the text of the errno: EnvironmentError if
+// the machine lacks a resource or its disk fails, otherwise UserError.
 [[noreturn]] STRATA_EXPORT void throw_cannot_open(const std::string& path, const char* what, int error);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// A LearningRate gives the learning rate of each optimizer update, and optionally the momentum. It sees only integers
-// and the config's base rate.
+// A LearningRate computes the learning rate of each optimizer update, and optionally the momentum. Its inputs are
+// integers and the config's base rate.
 //
 // The engine does the linear warm-up (`learning_rate.warmup`) for every plugin: the rate rises linearly from 0 and
 // reaches the plugin's rate(0) in the last warm-up update. A plugin counts updates from the end of the warm-up.
@@ -14,13 +14,13 @@
 
 namespace strata {
 
-// What a schedule may know about the run.
+// The run, as far as a schedule may depend on it.
 struct TrainingRun {
   std::optional<double> base_rate;  // learning_rate.base; empty if the config does not set it
   std::int64_t updates = 0;         // train.steps minus the warm-up, at least 0
   std::int64_t warmup = 0;          // updates of the warm-up
 
-  // learning_rate.base. Throws UserError if it is not set.
+  // Returns learning_rate.base. Throws UserError if it is not set.
   double base() const {
     if (!base_rate)
       throw UserError("learning_rate.base must be given: this schedule takes its rates from it, as in base: 6e-4");
@@ -33,14 +33,14 @@ struct TrainingRun {
 class STRATA_EXPORT LearningRate : public Plugin {
  public:
   ~LearningRate() override;
-  // The rate of optimizer update `update` after the warm-up, counted from 0: finite, not negative. Skipped steps are
-  // not counted. [any rank]
+  // Returns the rate of optimizer update `update`, counted from 0 after the warm-up: finite, not negative. Skipped
+  // steps are not counted. [any rank]
   virtual double rate(std::int64_t update, const TrainingRun& run) const = 0;
-  // The momentum of this update, at least 0 and below 1, which replaces the optimizer's own. Either every update has
-  // one or none has; none unless overridden. [any rank]
+  // Returns the momentum of update `update`, at least 0 and below 1, which replaces the optimizer's own. Either every
+  // update has one or none has; none unless overridden. [any rank]
   virtual std::optional<double> momentum(std::int64_t update, const TrainingRun& run) const;
-  // The updates at which the formula changes, for plots; those outside the run are ignored. Empty unless overridden.
-  // [any rank]
+  // Returns the updates at which the formula changes, for plots; updates outside the run are ignored. Empty unless
+  // overridden. [any rank]
   virtual std::vector<std::int64_t> phase_starts(const TrainingRun& run) const;
 };
 

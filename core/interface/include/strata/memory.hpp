@@ -1,4 +1,4 @@
-// What memory is used for, and where it is. Plain numbers, for the step's program too.
+// Categories and tiers of memory, as plain enums that the step's program can use too.
 #pragma once
 #include <strata/export.hpp>
 

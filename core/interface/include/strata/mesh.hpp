@@ -19,7 +19,7 @@ struct MeshPlace {
   int tensor = 0;
 };
 
-// The coordinates of `rank`; throws Bug if it is outside the mesh.
+// Returns the coordinates of `rank`; throws Bug if it is outside the mesh.
 STRATA_EXPORT MeshPlace place_of(const MeshShape& shape, int rank);
 STRATA_EXPORT int rank_of(const MeshShape& shape, const MeshPlace& place);
 

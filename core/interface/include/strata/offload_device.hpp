@@ -1,4 +1,4 @@
-// An offload device stores bytes on another memory tier. It does not know what the bytes mean.
+// An offload device stores bytes on another memory tier, without regard to their meaning.
 #pragma once
 #include <strata/plugin.hpp>
 #include <strata/state_store.hpp>
@@ -21,23 +21,23 @@ class STRATA_EXPORT Transfer {
  public:
   virtual ~Transfer();
   // Blocks the host until the transfer has ended; throws EnvironmentError with path, offset and cause if it failed or
-  // timed out. The span must stay alive until then.
+  // timed out. The transfer's span must stay alive until wait() returns.
   virtual void wait() = 0;
 };
 
 struct OffloadLimits {
   std::size_t alignment = 1;    // required alignment of span addresses, offsets and sizes, in bytes
-  int transfers_in_flight = 1;  // with this many pending, read() and write() may block the host
-  bool mapped = false;          // map() gives the memory of every region
+  int transfers_in_flight = 1;  // beyond this many, read() and write() may block the host
+  bool mapped = false;          // map() returns the memory of every region
 };
 
-// Calls come from one thread at a time, but not always from the same: a write from a GPU is started by a thread that
-// waited for the GPU. A transfer may be waited for while another thread starts one. Of transfers under way, ranges
-// overlap only where all are reads; a region is freed, and its mapped memory written, only when it has none under way.
+// Calls come from one thread at a time, not always the same: a thread that waited for a GPU starts writes from it. One
+// thread may wait for a transfer while another starts one. Ranges of transfers in flight overlap only if all are reads;
+// a region is freed, and its mapped memory written, only with no transfer of it in flight.
 class STRATA_EXPORT OffloadDevice : public Plugin {
  public:
   ~OffloadDevice() override;
-  virtual Tier tier() const = 0;  // Host or Disk; the ledger counts its bytes there
+  virtual Tier tier() const = 0;  // Host or Disk, under which the ledger counts its bytes
   virtual OffloadLimits limits() const = 0;
   // Allocates the whole region at once, filled with zeros; throws EnvironmentError with the bytes needed and available
   // if there is not enough.
@@ -45,7 +45,7 @@ class STRATA_EXPORT OffloadDevice : public Plugin {
   virtual void free(Region region) = 0;
   virtual std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) = 0;
   virtual std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) = 0;
-  // The region's memory if limits().mapped, so that the host computes in place without transfers. Valid until free().
+  // Returns the region's memory if limits().mapped: the host computes in place, without transfers. Valid until free().
   virtual std::optional<Span> map(Region region);
 };
 

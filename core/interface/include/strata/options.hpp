@@ -32,10 +32,10 @@ namespace strata {
 using OptionValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 
-// One option of a schema, as written in the list. `minimum` and `maximum` are empty if there is no limit.
+// One option of a schema, as written in the list. `minimum` and `maximum` are empty without a limit.
 struct OptionSpec {
   std::string name;
-  std::string type;  // as above, or "choice" for a text that must be one of `choices`
+  std::string type;  // a type of the table above, or "choice" for a text out of `choices`
   std::string default_text;
   std::string minimum;
   std::string maximum;
@@ -54,7 +54,7 @@ STRATA_EXPORT OptionSpec make_option_spec(std::string_view name, std::string_vie
                                           std::string_view limits, std::string_view unit,
                                           std::string_view documentation);
 
-// The same without throwing, for schemas read from files; returns what is malformed, or "".
+// Makes a spec like make_option_spec, without throwing, for schemas read from files; returns the malformed part, or "".
 STRATA_EXPORT std::string read_option_spec(std::string_view name, std::string_view type, std::string_view default_text,
                                            std::string_view limits, std::string_view unit,
                                            std::string_view documentation, OptionSpec& spec);
@@ -87,7 +87,7 @@ class STRATA_EXPORT OptionValues {
   std::map<std::string, OptionValue, std::less<>> values_;
 };
 
-// Every option at its default.
+// Returns every option at its default.
 STRATA_EXPORT OptionValues default_options(const std::vector<OptionSpec>& specs);
 
 // Functions that the macros below use.
@@ -115,7 +115,7 @@ constexpr bool are_limits(std::string_view limits) {
   return true;
 }
 
-// Parse defaults that are given as text; throw Bug if `text` is malformed.
+// Parses a default given as text; throws Bug if `text` is malformed.
 STRATA_EXPORT std::int64_t size_default(std::string_view text);
 STRATA_EXPORT std::vector<std::int64_t> integers_default(std::string_view text);
 STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
@@ -123,7 +123,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
 }  // namespace option_list
 }  // namespace strata
 
-// The C++ type, initializer and manifest text of each option type.
+// C++ type, initializer and manifest text of each option type.
 #define STRATA_OPTION_TYPE_integer std::int64_t
 #define STRATA_OPTION_TYPE_number double
 #define STRATA_OPTION_TYPE_boolean bool
@@ -146,7 +146,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
 #define STRATA_OPTION_TEXT_integers(default_) default_
 #define STRATA_OPTION_TEXT_numbers(default_) default_
 
-// The expansions of one OPTION(...) of a list.
+// Expansions of one OPTION(...) of a list.
 #define STRATA_OPTION_MEMBER(type, name, default_, limits, unit, documentation) \
   STRATA_OPTION_TYPE_##type name{STRATA_OPTION_INITIAL_##type(default_)};
 #define STRATA_OPTION_READ(type, name, default_, limits, unit, documentation) options.name = values.type(#name);
@@ -180,7 +180,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
     LIST(STRATA_OPTION_CHECK)                                                               \
   };
 
-// The same for a plugin without options.
+// Defines struct Name for a plugin without options.
 #define STRATA_NO_OPTIONS(Name)                                     \
   struct Name {                                                     \
     static Name read(const ::strata::OptionValues&) { return {}; }  \

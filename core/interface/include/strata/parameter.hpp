@@ -8,8 +8,8 @@
 
 namespace strata {
 
-// The initial value of each element, a function of only (seed, parameter name, element index). So values are equal on
-// every mesh and device, and no rank ever holds the whole model.
+// Initial value of each element, a function of only (seed, parameter name, element index), so values are equal on every
+// mesh and device, and no rank ever holds the whole model.
 struct Initializer {
   enum class Kind { Zeros, Ones, Constant, Normal, Uniform };
   Kind kind = Kind::Zeros;
@@ -23,42 +23,42 @@ struct Initializer {
   static Initializer uniform(double low, double high) { return {Kind::Uniform, low, high}; }
 };
 
-// How tensor-parallel ranks share a parameter: each keeps one of equal parts. The model describes the whole parameter;
-// see <strata/parameter_cut.hpp>.
+// Cut of a parameter into equal parts, one for each tensor-parallel rank. The model describes the whole parameter; see
+// <strata/parameter_cut.hpp>.
 struct Split {
-  int dimension = -1;       // the one that is cut; -1: every rank keeps the parameter whole
-  std::int64_t blocks = 1;  // equal blocks along it, each of which is cut: 3 where q, k and v lie one after the other
-  std::int64_t unit = 1;    // elements along it that stay together: the rows of one head
-  // What cannot be cut into equal parts is filled up with elements that exist in memory only: they begin as zeros, get
-  // no gradient, and are in no file. For one block; the rows of a vocabulary.
+  int dimension = -1;       // dimension that is cut; -1: every rank keeps the whole parameter
+  std::int64_t blocks = 1;  // equal blocks along the dimension, each cut separately: 3 for q, k and v in a row
+  std::int64_t unit = 1;    // elements along the dimension that stay together: the rows of one head
+  // True if the dimension is padded to equal parts, with elements that exist in memory only: they begin as zeros, get
+  // no gradient, and are in no file. Requires one block; for the rows of a vocabulary.
   bool padded = false;
   bool operator==(const Split&) const = default;
 };
 
-// Several matrices of one size in one weight, such as a layer's q, k and v: its rows belong to them in turn, `rows`
-// neighbours at a time. Where they lie one after the other `rows` is all the rows of one.
+// Several matrices of one size in one weight, such as a layer's q, k and v: the weight's rows belong to them in turn,
+// `rows` neighbours at a time. `rows` is the height of one matrix if they are stored one after another.
 struct StackedMatrices {
   std::int64_t matrices = 1;
-  std::int64_t rows = 0;  // 0: of one matrix, which is all there is
+  std::int64_t rows = 0;  // rows in turn; 0: all rows, of the only matrix
   bool operator==(const StackedMatrices&) const = default;
 };
 
-// What a tensor-parallel rank computes of the gradient of a parameter that it has whole. Whole: all of it, equal on all
-// ranks. OfStream: that of its rows of the residual stream, where the parameter is used row by row; with sequence
-// parallelism each rank has some of the rows, and the engine sums over the ranks. OfPart: always a part, as of a norm
-// of single heads, of which the rank has some; the engine always sums.
+// Share of the gradient that a tensor-parallel rank computes for a parameter that it holds whole. Whole: all of it,
+// equal on all ranks. OfStream: the share of its rows of the residual stream, for a parameter used row by row; with
+// sequence parallelism each rank has some of the rows, and the engine sums over the ranks. OfPart: always a share, e.g.
+// for a norm of single heads, which ranks divide; the engine always sums.
 enum class TensorGradient { Whole, OfStream, OfPart };
 
 struct ParameterInfo {
-  std::string name;  // canonical, unique in the model: "gpt_neox.layers.0.attention.dense.weight"
+  std::string name;  // canonical name, unique in the model: "gpt_neox.layers.0.attention.dense.weight"
   std::vector<std::int64_t> shape;
   Initializer initializer;
   bool trainable = true;
-  // Parameters with the same non-empty tie are one parameter (tied weights), named after its first use.
+  // Tie: parameters with the same non-empty tie are one parameter (tied weights), named after its first use.
   std::string tie;
-  // True if the layer uses it only as a weight or bias of ModelContext::linear. The first micro-batch's gradient is
-  // then written, where that of others is added to zeros; a schedule that splits the backward computes it in
-  // BackwardWeight, all others in BackwardInput. A run is ended where this is untrue and a gradient would be wrong.
+  // True if the layer uses it only as a weight or bias of ModelContext::linear. The first micro-batch then writes the
+  // gradient instead of adding to zeros; a split backward computes it in BackwardWeight, gradients of other parameters
+  // in BackwardInput. The run ends with an error if it is untrue and a gradient would be wrong.
   bool linear_only = false;
   Split split;
   StackedMatrices stacked;
@@ -75,19 +75,19 @@ struct ParameterInfo {
   }
 };
 
-// A layer's handle for one of its parameters. Before the first forward the engine sets `tensor` to a view into a flat
+// Handle of a layer for one of its parameters. Before the first forward the engine sets `tensor` to a view into a flat
 // parameter; the view has memory only from gather to release.
 struct Parameter {
   ParameterInfo info;
   at::Tensor tensor;
 };
 
-// The number formats that a precision policy chooses for one parameter.
+// Number formats that a precision policy chooses for one parameter.
 struct DTypes {
-  at::ScalarType parameter = at::kFloat;  // layers compute in it
-  at::ScalarType gradient = at::kFloat;   // gradients are accumulated over micro-batches in it
-  at::ScalarType reduction = at::kFloat;  // gradients are reduced over ranks in it
-  at::ScalarType master = at::kFloat;     // master weights have it; if equal to `parameter` there is no separate copy
+  at::ScalarType parameter = at::kFloat;  // dtype that layers compute in
+  at::ScalarType gradient = at::kFloat;   // dtype of accumulation over micro-batches
+  at::ScalarType reduction = at::kFloat;  // dtype of reduction over ranks
+  at::ScalarType master = at::kFloat;     // dtype of master weights; no separate copy if equal to `parameter`
 
   bool has_master() const { return master != parameter; }
   bool operator==(const DTypes&) const = default;

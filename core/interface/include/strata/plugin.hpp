@@ -19,55 +19,55 @@ class RunContext;   // <strata/run_context.hpp>
 class StateReader;  // <strata/state_stream.hpp>
 class StateWriter;
 
-// The base class of all kinds. The engine creates it with `new Class(context, options)`; an exception from the
+// Base class of all kinds. The engine creates a plugin with `new Class(context, options)`; an exception from the
 // constructor ends the run with an error that names the plugin. A plugin library is never unloaded.
 //
-// No call changes for good what everything in the process shares: signal handlers, the rounding mode and the treatment
-// of small numbers, locale, umask, environment, working folder, standard streams, libtorch's defaults. None ends the
-// process: a plugin throws where it cannot go on. The engine names a plugin that does otherwise.
+// No call may permanently change state that the process shares: signal handlers, the rounding mode and the treatment of
+// small numbers, locale, umask, environment, working folder, standard streams, libtorch's defaults. No call may end the
+// process: a plugin that cannot continue throws. The engine reports violations with the plugin's name.
 class STRATA_EXPORT Plugin {
  public:
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
   virtual ~Plugin();
-  // The run's device and memory are there. Called once in a run, of every plugin in order of creation, before the
-  // engine gives it work; not where a plugin is only asked, as by `strata schedule`. `run` stays valid until shutdown()
-  // has returned. [any rank]
+  // Passes the run's device and memory. Called once in a run, on every plugin in order of creation, before its first
+  // work; not called by commands that only query a plugin, such as `strata schedule`. `run` stays valid until
+  // shutdown() has returned. [any rank]
   virtual void run_begins(RunContext& run);
   // Joins threads, drains streams, closes files. Called once, in reverse order of creation, while all plugins still
   // exist. May block as long as the process reads or writes a disk or waits for other ranks, and for a minute while it
-  // computes; where it does nothing of that for five seconds, the engine ends the process with an error that names the
+  // computes; if it does none of that for five seconds, the engine ends the process with an error that names the
   // plugin. Only the destructor is called after it; the destructor must not throw. [any rank]
   virtual void shutdown();
   // Writes the state that a resumed run needs, apart from the tensors that the engine saves. A plugin without such
   // state overrides neither save() nor load(). Called between steps. [any rank]
   virtual void save(StateWriter& writer) const;
-  // `version` is state_version() of the plugin that saved. Throws UserError if it is newer than this plugin's. [any
-  // rank]
+  // Reads what save() wrote. `version` is state_version() of the plugin that saved. Throws UserError if it is newer
+  // than this plugin's. [any rank]
   virtual void load(StateReader& reader, int version);
-  // Version of the format that save() writes; must equal STATE_VERSION in strata_add_plugin. A newer plugin must read
-  // older versions.
+  // Returns the version of the format that save() writes, equal to STATE_VERSION in strata_add_plugin. A newer plugin
+  // must read older versions.
   virtual int state_version() const;
 
  protected:
   Plugin() = default;
 };
 
-// Returned by the entry function. Its fields are frozen; new fields are appended and guarded by struct_size.
+// Result of the entry function. Its fields are frozen; new fields are appended and guarded by struct_size.
 struct PluginEntry {
   std::uint32_t struct_size;  // sizeof(PluginEntry) when the plugin was built
   std::uint32_t abi_major;
   std::uint32_t abi_minor;
-  const char* manifest;  // the text in section .strata; this reference keeps it under --gc-sections
+  const char* manifest;                       // text in section .strata; this reference keeps it under --gc-sections
   Plugin* (*create)(PluginContext& context);  // may throw; the caller owns the result
 };
 
 }  // namespace strata
 
-// The only symbol that a plugin exports.
+// Returns the plugin's entry; the only symbol that a plugin exports.
 extern "C" STRATA_EXPORT const strata::PluginEntry* strata_plugin_entry_v1();
 
-// The manifest as one JSON string literal; strata_add_plugin defines the identity and the equivalence.
+// Manifest as one JSON string literal; strata_add_plugin defines the identity and the equivalence.
 // clang-format off
 #define STRATA_MANIFEST(options_json)                                     \
   "{\"format\":1"                                                         \

@@ -1,4 +1,4 @@
-// The engine as a plugin sees it. Passed to the constructor; valid until the plugin's destructor has returned.
+// The engine's interface for plugins. Passed to the constructor; valid until the plugin's destructor has returned.
 #pragma once
 #include <strata/export.hpp>
 #include <strata/mesh.hpp>
@@ -14,11 +14,11 @@ class STRATA_EXPORT PluginContext {
  public:
   virtual ~PluginContext();
 
-  // "partitioner/zero3": kind and name, as in logs and errors.
+  // Returns kind and name, as in logs and errors: "partitioner/zero3".
   virtual const std::string& plugin_name() const = 0;
-  // The plugin's options, checked against its schema, with defaults filled in.
+  // Returns the plugin's options, checked against its schema, with defaults filled in.
   virtual const OptionValues& options() const = 0;
-  // The rank of this process in the run. [any rank]
+  // Returns the rank of this process in the run. [any rank]
   virtual int rank() const = 0;
   virtual const MeshShape& mesh() const = 0;
 
@@ -28,7 +28,7 @@ class STRATA_EXPORT PluginContext {
   // Thread-safe.
   virtual void set_metric(const std::string& name, const std::string& unit, double value) = 0;
 
-  // An optional host interface, "strata.<name>/<revision>"; null if this host does not have it.
+  // Returns an optional host interface, "strata.<name>/<revision>"; null if this host does not have it.
   virtual void* extension(const char* id) = 0;
 };
 

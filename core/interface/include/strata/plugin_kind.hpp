@@ -19,7 +19,7 @@ enum class PluginKind {
   LearningRate,
 };
 
-// Indexed by PluginKind: the name in configs, manifests, folders and file names.
+// Names in configs, manifests, folders and file names, indexed by PluginKind.
 inline constexpr std::array<std::string_view, 10> plugin_kind_names{
     "device",  "communicator", "partitioner", "precision", "scheduler",
     "offload", "optimizer",    "model",       "data",      "learning_rate"};
@@ -72,7 +72,7 @@ STRATA_KIND_INTERFACE(DataSource)
 STRATA_KIND_INTERFACE(LearningRate)
 #undef STRATA_KIND_INTERFACE
 
-// kind_of<Partitioner> is PluginKind::Partitioner.
+// Kind of an interface: kind_of<Partitioner> is PluginKind::Partitioner.
 template <class Interface>
 inline constexpr PluginKind kind_of = KindOf<Interface>::value;
 

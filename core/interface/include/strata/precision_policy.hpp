@@ -10,56 +10,56 @@ namespace strata {
 
 struct LayerInfo;  // <strata/model.hpp>
 
-// The state of a step's gradients; equal on all ranks.
+// State of a step's gradients; equal on all ranks.
 struct GradientHealth {
   std::int64_t step = 0;
-  double norm = 0.0;  // of the unscaled gradient before clipping; infinite or NaN after an overflow
+  double norm = 0.0;  // norm of the unscaled gradient before clipping; infinite or NaN after an overflow
   bool finite = true;
 };
 
-// The decision about a step. Apply: the update counts. Skip: only for gradients that are not finite, with which no rank
+// Decision about a step. Apply: the update counts. Skip: only for gradients that are not finite, in which case no rank
 // has updated anything; the learning-rate schedule does not advance. Stop: the run ends with stop_reason().
 enum class Verdict { Apply, Skip, Stop };
 
 class STRATA_EXPORT PrecisionPolicy : public Plugin {
  public:
   ~PrecisionPolicy() override;
-  // The layers of the whole model, equal on all ranks. Called once in a run, before the first product. [any rank]
+  // Passes the layers of the whole model, equal on all ranks. Called once, before the first product. [any rank]
   virtual void attach(const std::vector<LayerInfo>& layers);
-  // [any rank] Pure: depends only on the parameter's description.
+  // Returns a parameter's number formats. Pure: depends only on the description. [any rank]
   virtual DTypes dtypes(const ParameterInfo& parameter) const = 0;
-  // The dtype in which activations are computed and sent.
+  // Returns the dtype in which activations are computed and sent.
   virtual at::ScalarType activation() const = 0;
-  // The loss is multiplied by this before backward; the optimizer divides gradients by the same value.
+  // Returns the factor of the loss before backward; the optimizer divides gradients by the same value.
   virtual double loss_scale() const = 0;
-  // Whether it looks for the loss scale by steps that overflow, so that judge() skips steps of a healthy run too: then
-  // no schedule that updates within the step can run with it. False unless overridden.
+  // True if the policy searches for the loss scale by steps that overflow, so that judge() skips steps of a healthy run
+  // too; schedules that update within the step are then refused. False unless overridden.
   virtual bool searches_scale() const;
-  // Called once per step with equal values on all ranks; may change the loss scale of the next step.
+  // Decides about a step, with equal values on all ranks, once per step; may change the loss scale of the next step.
   virtual Verdict judge(const GradientHealth& health) = 0;
-  // Tells the user in one sentence why Verdict::Stop ended the run.
+  // Returns one sentence for the user: why Verdict::Stop ended the run.
   virtual std::string stop_reason() const;
 
-  // For a policy that measures what it multiplies: fp32 numbers, none below 0, on the run's device; as many on all
-  // ranks, and always the same tensor. The engine sets them to 0 when a training step begins, and before judge() to
-  // their maxima over all ranks. Undefined, the default: there are none. Such a policy cannot run with step_policy:
-  // speculative. [any rank]
+  // Returns the measurements of a policy that measures its factors: fp32 numbers, none below 0, on the run's device,
+  // equally many on all ranks, and always the same tensor. The engine sets them to 0 when a training step begins, and
+  // before judge() to their maxima over all ranks. Undefined by default: no measurements. Such a policy cannot run with
+  // step_policy: speculative. [any rank]
   virtual at::Tensor maxima();
 
-  // Every matmul of a layer with a weight (ModelContext::linear) is these three products. The engine calls them without
+  // The three products of every matmul of a layer with a weight (ModelContext::linear). The engine calls them without
   // autograd and keeps x from the forward to the weight's gradient. They run on the current stream and do not block.
   // They must not depend on how often they are called: a recomputed layer's forward is called twice, and evaluations
-  // come between steps. The optimizer writes w in place between steps, and what is not finite in a factor shows in the
-  // product. Of a weight that tensor-parallel ranks share, Parameter::tensor and the other tensors are this rank's
+  // come between steps. The optimizer writes w in place between steps, and factors that are not finite show in the
+  // product. For a weight shared by tensor-parallel ranks, Parameter::tensor and the other tensors are this rank's
   // part, and ParameterInfo describes the whole. The defaults are libtorch's products in the tensors' dtype. [any rank]
   //
-  // x [..., in] times w [out, in] transposed, plus b [out] (may be undefined).
+  // Returns x [..., in] times w [out, in] transposed, plus b [out] (may be undefined).
   virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b);
-  // The gradient of x, [rows, in]: dy [rows, out] times w [out, in].
+  // Returns the gradient of x, [rows, in]: dy [rows, out] times w [out, in].
   virtual at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w);
   // Adds the gradient of w to `into` [out, in], in the dtype of gradients: dy [rows, out] transposed times x [rows,
-  // in]. `first`: `into` holds nothing yet, whatever its elements are, and is written instead. A schedule that splits
-  // the backward calls it later than input_gradient(), when w may have no memory.
+  // in]. `first`: overwrites `into` instead, whose contents are unspecified. A schedule that splits the backward calls
+  // it later than input_gradient(), when w may have no memory.
   virtual void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
                                    const at::Tensor& into, bool first);
 };

@@ -1,5 +1,5 @@
-// The rows of a tensor over the ranks of a group: each has an equal part of them, in order, and the last parts are
-// filled up with rows of zeros where there are too few.
+// Rows of a tensor sharded over the ranks of a group: each rank has an equal part, in order; the last parts are padded
+// with rows of zeros.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>
@@ -8,12 +8,12 @@
 
 namespace strata {
 
-// Rows that are on their way.
+// Handle of rows in flight.
 class STRATA_EXPORT [[nodiscard]] PendingRows {
  public:
   PendingRows() = default;
   PendingRows(at::Tensor rows, Pending pending) : rows_(std::move(rows)), pending_(std::move(pending)) {}
-  // See Pending::wait().
+  // Waits as Pending::wait() does, and returns the rows.
   at::Tensor wait();
 
  private:
@@ -25,11 +25,11 @@ inline std::int64_t rows_of_part(std::int64_t rows, int ranks) {
   return (rows + ranks - 1) / ranks;
 }
 
-// All `rows` rows from each rank's part [rows_of_part(), n]. [collective]
+// Gathers all `rows` rows from each rank's part [rows_of_part(), n]. [collective]
 STRATA_EXPORT PendingRows gather_rows(Group& group, const at::Tensor& part, std::int64_t rows);
-// This rank's part of the sum over the ranks of `whole` [rows, n]; its rows that are none are zeros. [collective]
+// Returns this rank's part of the sum over the ranks of `whole` [rows, n]; padding rows are zeros. [collective]
 STRATA_EXPORT PendingRows sum_into_parts(Group& group, const at::Tensor& whole);
-// The sum over the ranks, in `whole` itself where it is contiguous. [collective]
+// Sums `whole` over the ranks, in place if it is contiguous. [collective]
 STRATA_EXPORT PendingRows sum_rows(Group& group, const at::Tensor& whole);
 
 }  // namespace strata

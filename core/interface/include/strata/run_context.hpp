@@ -1,4 +1,4 @@
-// A run as its plugins see it once the rank's device and memory are there.
+// Device and memory of a run, for its plugins.
 #pragma once
 #include <strata/device.hpp>
 #include <strata/export.hpp>
@@ -9,11 +9,11 @@ namespace strata {
 class STRATA_EXPORT RunContext {
  public:
   virtual ~RunContext();
-  // In a dry run one of meta tensors, on which nothing runs.
+  // Returns the device; in a dry run a device of meta tensors, on which nothing runs.
   virtual Device& device() = 0;
-  // For memory that outlives a call: counted by category and tier, in a dry run too.
+  // Returns the store for memory that outlives a call: counted by category and tier, in a dry run too.
   virtual StateStore& store() = 0;
-  // For memory of one call, counted too.
+  // Returns the pool for memory of one call, counted too.
   virtual SlotPool& slots() = 0;
 };
 

@@ -15,18 +15,18 @@
 
 namespace strata {
 
-// Bytes held, by category and tier.
+// Allocated bytes by category and tier.
 struct STRATA_EXPORT Ledger {
   using Table = std::array<std::array<std::int64_t, tier_count>, category_count>;
   Table now{};
-  Table peak{};                                       // highest value of each cell
-  std::array<std::int64_t, tier_count> total_peak{};  // highest sum over categories at any one time
+  Table peak{};                                       // peak of each cell
+  std::array<std::int64_t, tier_count> total_peak{};  // peak of the sum over categories
   std::int64_t total(Tier tier) const;                // current sum over categories
 };
 
 class STRATA_EXPORT StateStore {
  public:
-  // `device` holds the Tier::Device buffers; meta makes every buffer meta.
+  // Creates a store whose Tier::Device buffers are on `device`; meta makes every buffer meta.
   explicit StateStore(at::Device device);
   ~StateStore();
   StateStore(const StateStore&) = delete;
@@ -42,7 +42,7 @@ class STRATA_EXPORT StateStore {
   // Frees a buffer of allocate(); throws Bug for any other tensor.
   void free(const at::Tensor& buffer);
   // Counts bytes of buffers that the store does not own, such as offload regions and activations that the engine holds;
-  // a call with negative bytes takes them off again.
+  // a call with negative bytes subtracts them.
   void count(Category category, Tier tier, std::int64_t bytes);
 
   const Ledger& ledger() const { return ledger_; }
@@ -66,7 +66,7 @@ class STRATA_EXPORT StateStore {
 // it, make the stream wait for `last_use`; before reading it, make the stream wait for `ready`.
 class STRATA_EXPORT Slot {
  public:
-  // The first `elements` of the slot as `dtype`.
+  // Returns the first `elements` of the slot as `dtype`.
   at::Tensor as(at::ScalarType dtype, std::int64_t elements) const;
   Event& ready() { return *ready_; }
   Event& last_use() { return *last_use_; }
@@ -86,11 +86,11 @@ class STRATA_EXPORT SlotPool {
  public:
   SlotPool(StateStore& store, Device& device);
   ~SlotPool();
-  // A free slot of at least `bytes`, counted under `category`. The pool owns it.
+  // Returns a free slot of at least `bytes`, counted under `category`. The pool owns it.
   Slot* acquire(Category category, std::int64_t bytes);
   // Returns a slot to the pool. Throws Bug if it was not acquired.
   void release(Slot* slot);
-  // Slots in use; 0 between steps for strategies that hold nothing across steps.
+  // Returns the number of slots in use; 0 between steps for strategies that hold nothing across steps.
   int taken() const { return taken_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace strata::fakes {
 
-// A group of ranks 0..size-1 seen from `rank`.
+// Returns a group of ranks 0..size-1 seen from `rank`.
 inline std::unique_ptr<CountingGroup> counting_group(int size, int rank = 0) {
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);

@@ -1,4 +1,4 @@
-// An offload device in host memory that behaves like the strictest real one: bytes move only in wait(), so code that
+// An offload device in host memory, as strict as the strictest real one: bytes move only in wait(), so code that
 // forgets to wait reads old bytes; transfers of one region happen in the order of their waits; and it can be made to
 // fail.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace strata::fakes {
 
-// As thread-safe as an OffloadDevice has to be.
+// OffloadDevice in host memory, as thread-safe as the contract requires.
 class MemoryOffloadDevice final : public OffloadDevice {
  public:
   explicit MemoryOffloadDevice(OffloadLimits limits = {}, std::size_t capacity = std::size_t{1} << 30)
@@ -28,7 +28,7 @@ class MemoryOffloadDevice final : public OffloadDevice {
 
   // Makes the transfer after the next `transfers` throw EnvironmentError with `text` in wait().
   void fail_after(int transfers, std::string text);
-  // Transfers started but not waited for.
+  // Returns the number of transfers started but not waited for.
   int under_way() const { return *under_way_; }
   std::size_t reserved() const;  // bytes
 

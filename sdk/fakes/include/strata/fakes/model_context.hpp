@@ -21,7 +21,7 @@ class FakeModelContext final : public ModelContext {
     return b != nullptr ? at::linear(x, seen(w), seen(*b)) : at::linear(x, seen(w));
   }
 
-  bool gives_weight_gradients = true;  // false: weights and biases get none from linear(), as in a split backward
+  bool gives_weight_gradients = true;  // false: no gradients of weights and biases, as in a split backward
 
  private:
   BatchShape batch_;
@@ -40,7 +40,7 @@ class LayersInOrder {
       }
     }
   }
-  // The output of the last layer, with the sum of all layers' auxiliary losses.
+  // Returns the output of the last layer, with the sum of all layers' auxiliary losses.
   LayerOutput forward(const MicroBatch& batch) const {
     LayerOutput output;
     for (const auto& layer : layers_) {

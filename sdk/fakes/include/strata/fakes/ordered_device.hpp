@@ -1,7 +1,7 @@
-// A device on processors, with the rules of one whose streams run at the same time. Work is done when it is started, so
-// results are right; what is checked is the order. Each access to memory, by an operator, a group or an offload device,
-// is compared with the earlier ones: where two of them overlap and one writes, an event or the wait for an operation
-// has to order them, or a real device may carry them out in the other order.
+// A device on CPUs, with the rules of a device whose streams run concurrently. Work is done when it is started, so
+// results are right; only the order is checked. Each access to memory, by an operator, a group or an offload device, is
+// compared with the earlier ones: if two of them overlap and one writes, an event or the wait for an operation must
+// order them, or a real device may carry them out in the other order.
 //
 //   OrderedDevice device;
 //   device.on(StreamKind::Communication, [&] { target.copy_(source); });
@@ -9,8 +9,8 @@
 //   device.races();           // "aten::add on Compute reads what aten::copy_ on Communication writes; nothing orders
 //   them"
 //
-// Notices what goes through libtorch's operators. A function that takes a tensor's address and computes by itself is
-// not seen.
+// Checks accesses through libtorch's operators. A function that takes a tensor's address and computes without operators
+// is not checked.
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/device.hpp>
@@ -25,11 +25,11 @@ namespace strata::fakes {
 
 class StreamOrder;
 
-// Of one thread: the operators that it runs are work of the device that was made or selected last on it.
+// Device of one thread: operators that the thread runs are work of the device made or selected last on it.
 class OrderedDevice : public Device {
  public:
-  // `type`: what type() gives. The memory is the host's all the same, so with "cuda" a run takes the paths of a device
-  // with memory of its own.
+  // Makes a device whose type() returns `type`. Its memory is always host memory, so with "cuda" a run takes the paths
+  // of a device with its own memory.
   explicit OrderedDevice(std::string type = "cuda");
   ~OrderedDevice() override;
 
@@ -43,9 +43,9 @@ class OrderedDevice : public Device {
   DeviceMemory memory() const override { return {}; }
   at::Tensor host_buffer(std::int64_t bytes) override;
 
-  // The pairs of accesses that nothing orders, each once, in the order in which they were found.
+  // Returns the pairs of unordered accesses, each once, in the order in which they were found.
   std::vector<std::string> races() const;
-  // Accesses compared so far.
+  // Returns the number of accesses compared.
   std::int64_t accesses() const;
 
  private:
@@ -53,10 +53,10 @@ class OrderedDevice : public Device {
   std::shared_ptr<StreamOrder> order_;
 };
 
-// A group on the OrderedDevice of the thread that calls it. Its operations run one after the other on a stream of its
-// own, which begins behind the stream that starts them, and wait() makes the current stream wait for them: as NCCL's.
-// One of a single member copies on the current stream, and its wait() does nothing: as the engine's. `inner` moves the
-// data.
+// A group on the OrderedDevice of the calling thread. Like NCCL's, its operations run one after the other on a
+// separate stream, which begins after the stream that starts them, and wait() makes the current stream wait for them.
+// Like the engine's, a group of one member copies on the current stream, and its wait() does nothing. `inner` moves
+// the data.
 class OrderedGroup final : public CheckedGroup {
  public:
   explicit OrderedGroup(std::unique_ptr<CheckedGroup> inner);
@@ -67,8 +67,8 @@ class OrderedGroup final : public CheckedGroup {
   std::string stream_;
 };
 
-// Accesses of the host to its memory, for the OrderedDevice of the thread that makes this: an offload device makes it,
-// and calls it from any thread.
+// Recorder of host accesses to memory, for the OrderedDevice of the thread that makes the recorder: an offload device
+// makes it, and calls it from any thread.
 class HostAccesses {
  public:
   HostAccesses();

@@ -17,14 +17,14 @@
 
 namespace strata::fakes {
 
-// "layer <id>" with one parameter "p<id>" of this many elements.
+// Returns flat parameter "layer <id>" with one parameter "p<id>" of `elements` elements.
 FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DTypes& dtypes = {}, bool trainable = true);
 
-// Sizes that partitioners often get wrong: one element, fewer elements than ranks, odd sizes, a frozen parameter, one
-// shared by two layers.
+// Returns flat parameters of error-prone sizes: one element, fewer elements than ranks, odd sizes, a frozen parameter,
+// one shared by two layers.
 std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes = {});
 
-// The data-parallel ranks of one pipeline stage and tensor rank of a mesh. A number: so many, and nothing else.
+// Data-parallel ranks of one pipeline stage and tensor rank of a mesh. A number: a mesh with only the data axis.
 struct DataRanks {
   DataRanks(int data) : mesh{1, data, 1} {}  // NOLINT(google-explicit-constructor)
   DataRanks(const MeshShape& shape, int pipeline, int tensor) : mesh(shape), stage(pipeline), tensor_rank(tensor) {}
@@ -36,19 +36,19 @@ struct DataRanks {
   int in_the_run(int rank) const { return rank_of(mesh, {stage, rank, tensor_rank}); }
 };
 
-// The groups of a partitioner among data-parallel ranks, which are threads.
+// Groups of a partitioner among data-parallel ranks, which are threads.
 class PartitionGroups {
  public:
   PartitionGroups(const PluginLibrary& library, const OptionTexts& options, const DataRanks& ranks,
                   Movement movement = Movement::AtStart);
-  // A rank's group of that name. Throws Bug if groups() did not return it.
+  // Returns a rank's group of a name. Throws Bug if groups() did not return it.
   CheckedGroup& of(const std::string& name, int rank) const;
   int ranks() const { return ranks_.size(); }
   const DataRanks& data_ranks() const { return ranks_; }
   const std::vector<GroupSpec>& specs() const { return specs_; }
-  // Operations that this rank has started on any of its groups but not waited for.
+  // Returns the number of operations that a rank has started on any of its groups but not waited for.
   int under_way(int rank) const;
-  // Ends all waits of all ranks: for a rank that cannot continue.
+  // Ends all waits of all ranks, on behalf of a rank that cannot continue.
   void give_up() const;
 
  private:
@@ -57,33 +57,33 @@ class PartitionGroups {
   std::map<std::pair<std::string, int>, std::unique_ptr<CheckedGroup>> groups_;
 };
 
-// One rank's partitioner, attached to its context. The destructor shuts it down.
+// Partitioner of one rank, attached to its context. The destructor shuts it down.
 class PartitionRank final : public PartitionContext {
  public:
-  // On a thread: rank `rank` of `groups`, in host memory.
+  // Makes rank `rank` of `groups`, in host memory, on this thread.
   PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups, int rank,
                 const std::vector<FlatParameterInfo>& infos);
-  // Rank `rank` of `ranks` on meta tensors: allocations and traffic are counted, nothing is moved.
+  // Makes rank `rank` of `ranks` on meta tensors: allocations and traffic are counted, nothing is moved.
   PartitionRank(const PluginLibrary& library, const OptionTexts& options, const DataRanks& ranks, int rank,
                 const std::vector<FlatParameterInfo>& infos);
   ~PartitionRank() override;
 
-  // Its buffers come and go around the calls.
+  // Returns the partitioner; its buffers are brought and taken away around the calls.
   Partitioner& partitioner() const { return *in_windows_; }
-  // The result of partitioner().owned(), which is called once.
+  // Returns the result of partitioner().owned(), which is called once.
   const std::vector<Slice>& owned() const { return owned_; }
-  // The values and the gradient of a slice, wherever they are.
+  // Returns the values and the gradient of a slice, also while its buffer is away.
   at::Tensor at_rest(const BufferRange& range) const { return buffers_.at_rest(range); }
   at::Tensor parameter(const Slice& slice) const { return at_rest(slice.parameter); }
   at::Tensor gradient(const Slice& slice) const { return at_rest(slice.gradient); }
-  // The traffic of all groups of this rank together.
+  // Returns the traffic of all groups of this rank together.
   Traffic traffic() const;
   void shutdown() { plugin_.shutdown(); }
 
   const std::vector<FlatParameter*>& flat_parameters() const override { return flat_; }
   Group& group(const std::string& name) override;
   Buffer& buffer(const BufferRequest& request) override { return buffers_.make(request); }
-  bool moves(Category) const override { return false; }  // nobody configured it, but see RestingBuffers
+  bool moves(Category) const override { return false; }  // not configured, but see RestingBuffers
   StateStore& store() override { return store_; }
   SlotPool& slots() override { return slots_; }
   Device& device() override { return device_; }
@@ -106,9 +106,9 @@ class PartitionRank final : public PartitionContext {
   std::vector<Slice> owned_;
 };
 
-// Makes the calls of one step in the engine's order, gathering every layer for each forward and each backward. The
-// gradients of flat parameters of odd number are finished, and leave, after each micro-batch. `fill`
-// gets each trainable flat parameter's full gradient buffer and the micro-batch, and adds to the buffer.
+// Makes the calls of one step in the engine's order, gathering every layer for each forward and each backward.
+// Gradients of flat parameters with an odd number are finished, and their buffers taken away, after each micro-batch.
+// `fill` gets each trainable flat parameter's full gradient buffer and the micro-batch, and adds to the buffer.
 void run_step(PartitionRank& rank, int micro_batches,
               const std::function<void(FlatParameter& flat, const at::Tensor& buffer, int micro_batch)>& fill);
 

@@ -1,4 +1,4 @@
-// A PluginContext without an engine: options, a rank and mesh, and lists of what the plugin logged and measured.
+// A PluginContext without an engine: options, a rank and mesh, and lists of the plugin's log lines and metrics.
 #pragma once
 #include <strata/plugin_context.hpp>
 
@@ -12,7 +12,7 @@ namespace strata::fakes {
 
 class FakePluginContext final : public PluginContext {
  public:
-  // `name` is "partitioner/mine".
+  // Makes a context. `name`: e.g. "partitioner/mine".
   FakePluginContext(std::string name, OptionValues options, int rank = 0, MeshShape mesh = {})
       : name_(std::move(name)), options_(std::move(options)), rank_(rank), mesh_(mesh) {}
   const std::string& plugin_name() const override { return name_; }
@@ -29,7 +29,7 @@ class FakePluginContext final : public PluginContext {
   }
   void* extension(const char* /*id*/) override { return nullptr; }
 
-  // Copies of what was recorded so far.
+  // Returns copies of the records.
   std::vector<std::string> logged() const {
     const std::lock_guard lock(mutex_);
     return log_;

@@ -21,13 +21,13 @@ class PluginLibrary {
   explicit PluginLibrary(const std::string& file);
 
   const PluginEntry& entry() const { return *entry_; }
-  const std::string& name() const { return name_; }  // "partitioner/mine"
+  const std::string& name() const { return name_; }  // kind and name: "partitioner/mine"
   PluginKind kind() const { return kind_; }
-  const std::vector<OptionSpec>& options() const { return options_; }  // the schema
-  // All options, defaults filled in. Throws UserError as for a config: unknown, malformed or out of range.
+  const std::vector<OptionSpec>& options() const { return options_; }  // schema of the options
+  // Returns all options, with defaults filled in. Throws UserError as for a config: unknown, malformed or out of range.
   OptionValues values(const OptionTexts& changed = {}) const;
 
-  // Makes a new instance; `context` must outlive it. Throws what its constructor throws, or Bug if it is of another
+  // Makes an instance; `context` must outlive it. Throws errors of its constructor, or Bug if it is of another
   // kind.
   template <class Interface>
   std::unique_ptr<Interface> make(PluginContext& context) const {
@@ -42,7 +42,7 @@ class PluginLibrary {
   std::vector<OptionSpec> options_;
 };
 
-// One instance with its context. The destructor shuts it down if that was not done.
+// An instance with its context. The destructor shuts it down unless that was done.
 template <class Interface>
 class LoadedPlugin {
  public:

@@ -1,6 +1,6 @@
-// Buffers as the engine gives them to a partitioner, at their hardest: those that are not resident are away outside the
-// calls that <strata/partitioner.hpp> names, come back at another address each time, and what is left behind there is
-// not a number.
+// Buffers of a partitioner in the hardest case: buffers that are not resident are away except in the calls
+// that <strata/partitioner.hpp> lists, come back at another address each time, and leave NaN at the old
+// one.
 #pragma once
 #include <strata/partitioner.hpp>
 
@@ -14,11 +14,11 @@ class RestingBuffers {
   explicit RestingBuffers(StateStore& store) : store_(store) {}
 
   Buffer& make(const BufferRequest& request);
-  // All buffers of this category and flat parameter. Without its contents a buffer comes back full of what is not a
-  // number. Bringing one that is here does nothing.
+  // Brings all buffers of this category and flat parameter. Without its contents a buffer comes back full of NaN. Does
+  // nothing for a buffer that is on the device.
   void bring(Category category, const FlatParameter& flat, bool contents = true);
   void take_away(Category category, const FlatParameter& flat);
-  // The range where its buffer rests, or where it is here.
+  // Returns the range, in its buffer's home or on the device.
   at::Tensor at_rest(const BufferRange& range) const;
 
  private:
@@ -36,7 +36,7 @@ class RestingBuffers {
   std::deque<Resting> buffers_;
 };
 
-// `partitioner` with the buffers brought and taken away around its calls.
+// Returns `partitioner` with its buffers brought and taken away around its calls.
 std::unique_ptr<Partitioner> with_buffers(Partitioner& partitioner, RestingBuffers& buffers);
 
 }  // namespace strata::fakes

@@ -1,4 +1,4 @@
-// A RunContext without an engine, for plugins that take what they need when a run begins.
+// A RunContext without an engine, for plugins that allocate when a run begins.
 #pragma once
 #include <strata/plain_device.hpp>
 #include <strata/run_context.hpp>

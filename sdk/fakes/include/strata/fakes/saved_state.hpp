@@ -1,4 +1,4 @@
-// The saved state of one plugin in memory: save() into it, load() from it, compare two of them.
+// Saved state of one plugin in memory, with save(), load() and comparison.
 #pragma once
 #include <strata/error.hpp>
 #include <strata/state_stream.hpp>

@@ -31,7 +31,7 @@ struct AdamHyperparameters {
   bool decoupled = true;
 };
 
-// Throws UserError unless there are two, from 0 to below 1.
+// Throws UserError unless there are two betas, each at least 0 and below 1.
 inline void check_betas(const std::string& optimizer, const std::vector<double>& betas,
                         const std::string& option = "betas") {
   if (betas.size() != 2 || betas[0] >= 1.0 || betas[1] >= 1.0)
@@ -39,16 +39,16 @@ inline void check_betas(const std::string& optimizer, const std::vector<double>&
                     " must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
 }
 
-// Of options with betas, epsilon and weight_decay. Throws as check_betas does.
+// Reads options with betas, epsilon and weight_decay. Throws as check_betas does.
 template <typename Options>
 AdamHyperparameters adam_hyperparameters(const std::string& optimizer, const Options& options) {
   check_betas(optimizer, options.betas);
   return {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
 }
 
-// What one update of a piece multiplies by.
+// Factors of one update of a piece.
 struct AdamFactors {
-  double beta1;  // the run's schedule may give another at every update
+  double beta1;  // momentum, which the run's schedule may replace at every update
   double learning_rate;
   double weight_decay;
   double decay;              // 1 - lr weight_decay

@@ -1,5 +1,5 @@
-// Causal self-attention. All functions are differentiable, also on meta tensors, where they keep as many bytes for
-// backward as on the CPU.
+// Causal self-attention. All functions are differentiable, also on meta tensors, where they save the same number of
+// bytes for backward as on the CPU.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -11,9 +11,9 @@
 
 namespace strata {
 
-// How a model that was trained on shorter sequences slows its rotary frequencies down. None: not at all. Linear: all by
-// `factor`. Llama3: wavelengths above original_positions / low_frequency_factor by `factor`, those below
-// original_positions / high_frequency_factor not at all, those between by what lies between (rope_type "llama3").
+// Slowing of the rotary frequencies of a model that was trained on shorter sequences. None: no change. Linear: all by
+// `factor`. Llama3: wavelengths above original_positions / low_frequency_factor by `factor`, wavelengths below
+// original_positions / high_frequency_factor unchanged, interpolated between them (rope_type "llama3").
 struct RotaryScaling {
   enum class Kind { None, Linear, Llama3 };
   Kind kind = Kind::None;
@@ -27,10 +27,10 @@ struct RotaryScaling {
 // Cosines and sines of position x frequency; one table for all layers of a model. Thread-safe.
 class RotaryTable {
  public:
-  // `dimensions`: the number of leading dimensions of a head to rotate, even; 0 rotates nothing.
+  // Makes a table. `dimensions`: number of leading dimensions of a head to rotate, even; 0 rotates nothing.
   RotaryTable(std::int64_t dimensions, double base, RotaryScaling scaling = {});
   std::int64_t dimensions() const { return dimensions_; }
-  // {cosines, sines}, each [positions, dimensions / 2] fp32 on `device`; computed once for each device and length.
+  // Returns {cosines, sines}, each [positions, dimensions / 2] fp32 on `device`; computed once per device and length.
   std::pair<at::Tensor, at::Tensor> at(std::int64_t positions, const at::Device& device);
 
  private:
@@ -56,8 +56,8 @@ struct Heads {
 // tensor).
 Heads split_heads(const at::Tensor& qkv, std::int64_t batch, std::int64_t heads, RotaryTable& table);
 
-// x [batch * positions, heads * head size] as rotated heads [batch, heads, positions, head size]. OVERWRITES x, as
-// split_heads() does.
+// Returns x [batch * positions, heads * head size] as rotated heads [batch, heads, positions, head size]. OVERWRITES x,
+// as split_heads() does.
 at::Tensor rotated_heads(const at::Tensor& x, std::int64_t batch, std::int64_t head_size, RotaryTable& table);
 
 // Rotates the first table.dimensions() of the last dimension of x [batch, positions, heads, head size]: with d =
@@ -65,8 +65,8 @@ at::Tensor rotated_heads(const at::Tensor& x, std::int64_t batch, std::int64_t h
 // tensor: the reference for split_heads and rotated_heads.
 at::Tensor rotary_embedding(const at::Tensor& x, RotaryTable& table);
 
-// Dropout of attention's probabilities, see dropout(): the number of an element is that of (sample, head, query, key)
-// in the global batch and all of the model's heads, of which the first ones here are given.
+// Dropout of attention probabilities, see dropout(): an element's number is that of (sample, head, query, key) in the
+// global batch and all heads of the model; first_sample and first_head are the first ones here.
 struct AttentionDropout {
   double probability = 0.0;
   at::Tensor key;
@@ -76,11 +76,11 @@ struct AttentionDropout {
   std::int64_t heads = 0;
 };
 
-// softmax(query key^T / sqrt(head size)) value with a causal mask, by libtorch's scaled_dot_product_attention (fp16 on
-// the CPU: computed in fp32, see [Note: fp16 products]). The result is [batch, heads, positions, head size], stored as
-// [batch, positions, heads, head size]. There may be fewer heads of keys and values: each is for as many heads of
-// queries that follow each other (Ainslie et al., arXiv 2305.13245). With dropout the probabilities [batch, heads,
-// positions, positions] are made and kept.
+// Returns softmax(query key^T / sqrt(head size)) value with a causal mask, by libtorch's scaled_dot_product_attention
+// (fp16 on the CPU: computed in fp32, see [Note: 16-bit products]). The result is [batch, heads, positions, head size],
+// stored as [batch, positions, heads, head size]. With fewer heads of keys and values, each serves an equal number of
+// consecutive query heads (Ainslie et al., arXiv 2305.13245). With dropout the probabilities [batch, heads, positions,
+// positions] are computed and saved.
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const AttentionDropout& dropout = {});
 

@@ -20,7 +20,7 @@ namespace strata {
 
 class Bf16Policy : public WithProducts<UnscaledPolicy> {
  public:
-  // Of options with those of STRATA_BF16_OPTIONS.
+  // Reads options that include STRATA_BF16_OPTIONS.
   template <typename Options>
   explicit Bf16Policy(const Options& options)
       : WithProducts(options.max_consecutive_skips),

@@ -1,6 +1,6 @@
-// Numbers in 8 or 4 bits, as compressed collectives send them: symmetric, each block with a scale of its own, so that
-// the largest of a block is kept and every other is off by at most half a step, 1/254 or 1/14 of the largest. A block
-// with a number that is not finite decodes to nothing finite, so that a precision policy sees it.
+// Code of compressed collectives: numbers in 8 or 4 bits, symmetric, with a scale per block. The largest number of a
+// block is exact, and the error of every other is at most half a step, 1/254 or 1/14 of the largest. A block with a
+// number that is not finite decodes to numbers that are not finite, so that a precision policy detects it.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -10,44 +10,44 @@
 namespace strata::toolbox {
 
 struct BlockFormat {
-  int bits = 8;               // or 4
-  std::int64_t block = 2048;  // elements of a block, at most BlockCode::largest_block
+  int bits = 8;               // per number: 8 or 4
+  std::int64_t block = 2048;  // elements per block, at most BlockCode::largest_block
 };
 
-// A message holds a range of elements: an fp32 scale per block, then the numbers, each block's from a byte of its own
-// on. Blocks begin at the range's begin and at `borders`, where parameters begin, so that a bias is not rounded by the
-// scale of the matrix beside it; they end early there and at the end.
+// Layout of a message, which holds a range of elements: an fp32 scale per block, then the numbers, each block
+// byte-aligned. Blocks begin at the range's begin and at `borders`, the begins of parameters, so that a bias is not
+// rounded by the scale of the matrix beside it; they end early there and at the end.
 class BlockCode {
  public:
   static constexpr std::int64_t largest_block = 8000;
 
-  // `borders`: ascending, in the range; others are ignored.
+  // Makes the code of a range. `borders`: ascending, in the range; others are ignored.
   BlockCode(std::int64_t elements, const std::vector<std::int64_t>& borders, const BlockFormat& format);
 
   std::int64_t elements() const { return elements_; }
-  // Of a message, a multiple of 4; and of the errors of encode().
+  // Returns the bytes of a message, a multiple of 4, and of the errors of encode().
   std::int64_t bytes() const { return bytes_; }
   std::int64_t error_bytes() const { return rounded(4 * blocks_ + elements_); }
 
-  // Writes the message of `values`: fp32, bf16 or fp16, contiguous. Nothing is done on meta tensors. With `errors`,
-  // what earlier messages lost is added to the values first, and then errors = beta x errors + (1 - beta) x what this
-  // message loses (LoCo, arXiv:2407.04480). Errors are kept in 8 bits, as a message of the same blocks; zeros are none.
-  // A block that is not finite has none afterwards.
+  // Writes the message of `values`: fp32, bf16 or fp16, contiguous. Does nothing on meta tensors. With `errors`, the
+  // errors of earlier messages are added to the values first, and then errors = beta x errors + (1 - beta) x error of
+  // this message (LoCo, arXiv:2407.04480). Errors are stored in 8 bits, as a message of the same blocks; all zeros: no
+  // errors. A block that is not finite has no errors afterwards.
   void encode(const at::Tensor& values, const at::Tensor& message, const at::Tensor& errors = {},
               double beta = 0.0) const;
-  // into = the sum of `count` messages, in fp32 and in their order, or into += that. They lie `stride` bytes apart from
-  // the beginning of `messages` on.
+  // Sums `count` messages, in fp32 and in their order, into `into` (=, with `add` +=). Message k begins k x `stride`
+  // bytes after the beginning of `messages`.
   void decode_sum(const at::Tensor& messages, int count, std::int64_t stride, const at::Tensor& into,
                   bool add = false) const;
 
-  // The same by libtorch's operators, for devices without a loop here: the same bits on the CPU.
+  // Encodes and decodes by libtorch's operators, for devices without a loop here: bit-equal on the CPU.
   void encode_by_operators(const at::Tensor& values, const at::Tensor& message, const at::Tensor& errors = {},
                            double beta = 0.0) const;
   void decode_sum_by_operators(const at::Tensor& messages, int count, std::int64_t stride, const at::Tensor& into,
                                bool add = false) const;
 
  private:
-  // Blocks of equal length one after the other, but for the last, which may be shorter.
+  // Consecutive blocks of equal length; the last may be shorter.
   struct Segment {
     std::int64_t begin = 0;  // elements
     std::int64_t elements = 0;

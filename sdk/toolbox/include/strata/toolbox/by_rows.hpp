@@ -6,12 +6,12 @@
 
 namespace strata {
 
-// f(x), of which each row is a function of one row of x: [rows, n] to [rows, m]. It is computed for `chunk` rows at a
-// time, and nothing of it is kept for backward but x: a chunk is computed again there, just before its gradient. So
-// what f keeps for backward exists for one chunk only. 0: all rows at once, and kept.
+// Returns f(x), [rows, n] to [rows, m], for an f that maps each row by itself. Computes `chunk` rows at a time and
+// saves only x for backward, which computes each chunk again just before its gradient. So the tensors that f saves for
+// backward exist for one chunk only. chunk 0: all rows at once, saved for backward.
 //
 // Differentiable in x, also on meta tensors. Weights that f uses must get their gradients by ModelContext::linear;
-// `weight` is one of them, from which autograd learns that the result depends on weights. f has to stay valid until
+// `weight` is one of them, so that autograd records that the result depends on weights. f must stay valid until
 // backward.
 at::Tensor by_rows(const at::Tensor& x, std::int64_t chunk, const at::Tensor& weight,
                    const std::function<at::Tensor(const at::Tensor&)>& f);

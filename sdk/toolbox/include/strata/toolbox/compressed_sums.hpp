@@ -11,55 +11,55 @@
 
 namespace strata::toolbox {
 
-// How gradients are compressed on their way.
+// Compression of gradients in collectives.
 struct GradientCompression {
   BlockFormat format;
   bool error_feedback = false;
   double error_beta = 0.8;
-  std::int64_t error_reset = 1024;  // updates after which errors begin with zeros again
+  std::int64_t error_reset = 1024;  // updates after which errors are reset to zeros
 };
 
-// One exchange under way: once `pending` has ended, arrived() writes the result, and `messages` goes back.
+// One exchange in flight: once `pending` has ended, arrived() writes the result and returns `messages` to the pool.
 struct CompressedExchange {
   std::vector<Pending> pending;
   std::function<void()> arrived;
   Slot* messages = nullptr;
 };
 
-// Sums of gradients by compressed messages (qgZ of ZeRO++, arXiv:2306.10209). Each rank compresses what it has for each
-// other, all_to_all moves it, and the receiver adds up in fp32 in the order of the ranks: the sum does not depend on
-// who comes first, and nothing is compressed twice. Ranks that own the same part then do the same with their sums, and
-// send each other what came of it, in 8 bits, so that all have the same: a second hop, across the groups.
+// Sums of gradients by compressed messages (qgZ of ZeRO++, arXiv:2306.10209). Each rank compresses its values for each
+// other rank, all_to_all moves them, and the receiver sums in fp32 in rank order: the sum does not depend on the order
+// of arrival, and nothing is compressed twice. Ranks that own the same part then sum their sums in the same way and
+// exchange the results in 8 bits, so that all have equal values: a second hop, across the groups.
 //
-// With error feedback (LoCo, arXiv:2407.04480) a rank adds to a gradient what its earlier messages lost of it. The
-// errors are this rank's: one byte per element of a whole gradient. They are of the loss scale of their time.
+// With error feedback (LoCo, arXiv:2407.04480) a rank adds the errors of its earlier messages to a gradient. Errors
+// belong to the rank: one byte per element of a whole gradient, scaled by the loss scale of their step.
 class CompressedSums {
  public:
-  // `replicate` may be null. `layouts` is indexed by flat parameter id.
+  // Allocates messages and errors. `replicate` may be null. `layouts` is indexed by flat parameter id.
   void attach(PartitionContext& context, Group& shard, Group* replicate, const std::vector<ShardLayout>& layouts,
               const GradientCompression& compression);
 
-  // Before an update's first exchange of this flat parameter.
+  // Prepares an update; called before its first exchange of this flat parameter.
   void update_begins(const FlatParameter& flat);
-  // The sum over the ranks of a piece: destination = this rank's part, or += it; undefined where it has none.
+  // Starts the sum of a piece over the ranks: destination = (or +=) this rank's part; undefined if it has none.
   CompressedExchange sum(const FlatParameter& flat, std::size_t piece, const at::Tensor& values,
                          const at::Tensor& destination, bool add);
-  // Over the ranks that own the same part, `values`: the sum of this rank's share of it, and then all shares.
+  // Starts, over the ranks that own the part `values`, the sum of this rank's share, and then the gather of all shares.
   CompressedExchange sum_over_replicas(const FlatParameter& flat, std::size_t piece, const at::Tensor& values);
   CompressedExchange gather_over_replicas(const FlatParameter& flat, std::size_t piece, const at::Tensor& values);
 
-  // The errors. load() gives what is to be logged: why they begin with zeros.
+  // Saves and loads the errors. load() returns text to log: why they begin with zeros.
   void save(StateWriter& writer) const;
   std::string load(const StateReader& reader);
 
  private:
   struct Messages {
     WireMessages of;
-    at::Tensor errors;  // undefined without feedback
-    int owner = -1;     // of a piece that is not in parts
+    at::Tensor errors;  // errors of a piece; undefined without feedback
+    int owner = -1;     // owner of a piece that is not in parts
   };
   struct Home {
-    std::vector<Messages> pieces, shares, sums;  // by piece; of replicas, and of their sums
+    std::vector<Messages> pieces, shares, sums;  // messages by piece; of replicas, and of their sums
     at::Tensor errors;                           // all of them
     std::int64_t updates = 0;
   };
@@ -75,7 +75,7 @@ class CompressedSums {
   SlotPool* slots_ = nullptr;
   GradientCompression compression_;
   std::vector<Home> homes_;  // by flat parameter id
-  std::string layout_;       // what errors belong to: in a checkpoint beside them
+  std::string layout_;       // layout of the errors, saved beside them
 };
 
 }  // namespace strata::toolbox

@@ -18,7 +18,7 @@ namespace strata {
   throw UserError("config.json: " + key + " is " + text + "; " + rule);
 }
 
-// Throws UserError naming the key for a value of another type, null included.
+// Returns the value as T. Throws UserError naming the key for a value of another type, null included.
 template <class T>
 T value_of(const std::string& key, const nlohmann::json& value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -37,7 +37,7 @@ T value_of(const std::string& key, const nlohmann::json& value) {
   return value.get<T>();
 }
 
-// The value of `key`, or `otherwise` if the object lacks it.
+// Returns the value of `key`, or `otherwise` if the object lacks it.
 template <class T>
 T read_key(const nlohmann::json& object, const std::string& key, const T& otherwise) {
   const auto found = object.find(key);
@@ -57,7 +57,7 @@ inline bool has_value(const nlohmann::json& object, const std::string& key) {
   return found != object.end() && !found->is_null();
 }
 
-// The JSON object that the text of a config.json holds.
+// Parses the text of a config.json, which must be a JSON object.
 inline nlohmann::json parse_config(const std::string& text) {
   nlohmann::json file;
   try {

@@ -7,7 +7,7 @@
 
 namespace strata::toolbox {
 
-// One group of all data-parallel ranks, for a partitioner that shards over all of them.
+// Returns one group of all data-parallel ranks, for a partitioner that shards over all of them.
 inline std::vector<GroupSpec> data_parallel_group(const std::string& name, const MeshShape& mesh) {
   std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
   std::iota(everyone.begin(), everyone.end(), 0);

@@ -1,5 +1,5 @@
 // A decoder-only transformer: an embedding, blocks of attention and MLP, and a head that computes the loss. Families
-// differ in the values of DecoderShape and in their files; a model plugin gives those.
+// differ in the values of DecoderShape and in their files; a model plugin defines both.
 #pragma once
 #include <strata/model.hpp>
 #include <strata/toolbox/attention.hpp>
@@ -11,13 +11,13 @@
 
 namespace strata {
 
-// The parameters' names, without ".weight" and ".bias". Those of a block follow DecoderNames::block and its number.
+// Names of the parameters, without ".weight" and ".bias". Names in a block follow DecoderNames::block and its number.
 struct DecoderNames {
-  std::string base;  // prefix of all names but the head's, which files of the bare model leave out
+  std::string base;  // prefix of all names except the head's; absent in files of the bare model
   std::string embedding, positions, block, final_norm, head;
   std::string attention_norm, mlp_norm;
-  std::string query_key_value;    // where they are one weight
-  std::string query, key, value;  // where they are three
+  std::string query_key_value;    // name if they are one weight
+  std::string query, key, value;  // names if they are three weights
   std::string attention_output;
   std::string gate, up, down;
 };
@@ -25,13 +25,13 @@ struct DecoderNames {
 struct DecoderShape {
   enum class Norm { Layer, RootMeanSquare };
   enum class Mlp { Gelu, GeluByTanh, SwiGlu };
-  // One weight with q, k and v of a head beside each other; one with q of all heads, then k, then v; or three.
+  // Storage of q, k and v: one weight, head by head; one weight, q of all heads, then k, then v; or three weights.
   enum class Projections { ByHead, ByKind, Apart };
 
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
-  std::int64_t key_value_heads = 0;  // each serves heads / key_value_heads heads that follow each other
+  std::int64_t key_value_heads = 0;  // each serves heads / key_value_heads consecutive heads
   std::int64_t head_size = 0;
   std::int64_t intermediate = 0;
   std::int64_t vocabulary = 0;
@@ -43,24 +43,24 @@ struct DecoderShape {
   bool projection_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;
-  bool parallel_residual = false;  // attention and MLP both read the block's input
+  bool parallel_residual = false;  // true: attention and MLP both read the block's input
   bool tie_embeddings = false;
-  bool learned_positions = false;  // added to the embedding; else heads are rotated
-  double rotary_fraction = 1.0;    // of a head's dimensions
+  bool learned_positions = false;  // true: added to the embedding; false: heads are rotated
+  double rotary_fraction = 1.0;    // rotated fraction of a head's dimensions
   double rotary_base = 10000.0;
   RotaryScaling rotary_scaling;
   std::int64_t attention_window =
-      0;  // latest tokens that attention sees in the file's model; longer samples are refused
+      0;  // tokens that attention reaches back in the file's model; longer samples are refused
   double initializer_range = 0.02;
-  double output_initializer_range = 0.0;  // of the weights that write to the residual stream; 0: as the others
+  double output_initializer_range = 0.0;  // for weights that write to the residual stream; 0: initializer_range
   double embedding_dropout = 0.0;
-  double hidden_dropout = 0.0;  // of what attention and MLP add to the residual stream
+  double hidden_dropout = 0.0;  // dropout of the outputs of attention and MLP
   double attention_dropout = 0.0;
   std::int64_t loss_chunk = 0;  // see linear_cross_entropy
   std::int64_t mlp_chunk = 0;   // see by_rows
   DecoderNames names;
 
-  // Rotated dimensions of a head, rounded down as in Hugging Face's code.
+  // Returns the number of rotated dimensions of a head, rounded down as in Hugging Face's code.
   std::int64_t rotary_dimensions() const;
   // Throws UserError naming the size that is missing or does not fit.
   void check() const;
@@ -73,8 +73,8 @@ class Decoder {
   int layers() const { return static_cast<int>(shape_->layers) + 2; }
   LayerInfo describe(int layer, const BatchShape& batch) const;
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const;
-  // Every parameter under its own name, and in files also without the prefix `names.base`. A tied embedding may stand
-  // there as the head, too.
+  // Returns every parameter under its own name, and also without the prefix `names.base`. A tied embedding may be
+  // stored under the head's name, too.
   CheckpointNames checkpoint_names() const;
 
  private:

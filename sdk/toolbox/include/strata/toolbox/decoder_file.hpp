@@ -1,5 +1,5 @@
-// What the config.json of all decoder families has in common: names of activations, rotary parameters, and keys that
-// describe models which no DecoderShape is. Meanings and defaults are those of transformers 5. Needs nlohmann/json.
+// Keys of config.json that all decoder families share: names of activations, rotary parameters, and keys of models that
+// no DecoderShape describes. Meanings and defaults are those of transformers 5. Needs nlohmann/json.
 #pragma once
 #include <strata/toolbox/config_file.hpp>
 #include <strata/toolbox/decoder.hpp>
@@ -10,7 +10,7 @@
 
 namespace strata {
 
-// The kind of MLP that an activation of transformers makes; nothing for those that no DecoderShape has.
+// Returns the kind of MLP of an activation of transformers; empty for activations that no DecoderShape has.
 inline std::optional<DecoderShape::Mlp> mlp_of_activation(const std::string& name) {
   if (name == "gelu" || name == "gelu_python") return DecoderShape::Mlp::Gelu;
   for (const char* const by_tanh :
@@ -20,8 +20,8 @@ inline std::optional<DecoderShape::Mlp> mlp_of_activation(const std::string& nam
   return std::nullopt;
 }
 
-// The MLP by the activation that `key` names. `gated`: of families whose MLP has a gate, which is silu; the others have
-// a gelu.
+// Returns the MLP for the activation that `key` names. `gated`: the family's MLP has a gate, with silu; otherwise it
+// has a gelu.
 inline DecoderShape::Mlp read_activation(const nlohmann::json& file, const std::string& key,
                                          const std::string& otherwise, bool gated) {
   const std::string name = read_key<std::string>(file, key, otherwise);
@@ -33,7 +33,7 @@ inline DecoderShape::Mlp read_activation(const nlohmann::json& file, const std::
   return *mlp;
 }
 
-// Refuses keys that make transformers compute with the weights in another way, whatever the family.
+// Refuses keys that make transformers compute differently with the weights, in any family.
 inline void refuse_other_models(const nlohmann::json& file) {
   for (const char* const key : {"quantization_config", "per_layer_config"})
     if (has_value(file, key))
@@ -42,7 +42,7 @@ inline void refuse_other_models(const nlohmann::json& file) {
   require_key(file, "is_causal", true, "this model's attention is causal");  // null is false to transformers
 }
 
-// Where a family's config.json has its rotary parameters beside `rope_parameters`, and what they are without.
+// A family's keys of rotary parameters beside `rope_parameters`, and their defaults.
 struct RotaryKeys {
   const char* base;
   const char* fraction;
@@ -51,7 +51,7 @@ struct RotaryKeys {
 
 namespace decoder_file {
 
-// The dictionary that transformers takes: a `rope_scaling` with anything in it replaces `rope_parameters`.
+// Returns the dictionary that transformers uses: a `rope_scaling` that is not empty replaces `rope_parameters`.
 inline nlohmann::json rotary_dictionary(const nlohmann::json& file) {
   for (const char* const key : {"rope_scaling", "rope_parameters"}) {
     if (!has_value(file, key)) continue;
@@ -90,8 +90,8 @@ inline RotaryScaling llama3_scaling(const nlohmann::json& file, const nlohmann::
 
 }  // namespace decoder_file
 
-// Reads rotary_base, rotary_fraction and rotary_scaling. shape.maximum_positions must be read already: of llama3 it is
-// the original length where the file names none.
+// Reads rotary_base, rotary_fraction and rotary_scaling. Requires shape.maximum_positions, the original length of
+// llama3 if the file has none.
 inline void read_rotary(const nlohmann::json& file, const RotaryKeys& keys, DecoderShape& shape) {
   constexpr double base_otherwise = 10000.0;
   const nlohmann::json rope = decoder_file::rotary_dictionary(file);

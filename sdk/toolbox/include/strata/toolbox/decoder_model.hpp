@@ -1,5 +1,5 @@
-// A model plugin around a Decoder: its family's options, presets, names and config.json are what is left to write.
-// Needs nlohmann/json.
+// Base of a model plugin around a Decoder; a family adds its options, presets, names and config.json. Needs
+// nlohmann/json.
 #pragma once
 #include <strata/model.hpp>
 #include <strata/options_in_file.hpp>
@@ -14,12 +14,12 @@
 
 namespace strata {
 
-// A key of config.json, the option that says the same, and the member of the shape that holds it.
+// A key of config.json, the option of the same meaning, and the member of the shape that holds the value.
 struct DecoderKey {
   using Member = std::variant<std::int64_t DecoderShape::*, double DecoderShape::*, bool DecoderShape::*>;
   enum class Kind {
-    Size,     // at least 1; an option or preset other than 0 must agree with it
-    Derived,  // at least 1, or null, which follows from other sizes as 0 does
+    Size,     // at least 1; an option or preset other than 0 must be equal
+    Derived,  // at least 1, or null: derived from other sizes, as 0 is
     Count,    // at least 1
     Value,    // a switch, or a number of at least 0
     Chance,   // a probability below 1
@@ -29,7 +29,7 @@ struct DecoderKey {
   const char* option;
   Member member;
   Kind kind = Kind::Value;
-  const char* alias = nullptr;  // a second name of the key, which transformers takes too
+  const char* alias = nullptr;  // second name of the key in transformers
 };
 
 class DecoderModel : public Model {
@@ -72,7 +72,7 @@ class DecoderModel : public Model {
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const final { return decoder().build(layer, context); }
   CheckpointNames checkpoint_names() const override { return decoder().checkpoint_names(); }
 
-  // A model from a config.json writes that file again, with another dtype: keys that it has no use for are kept.
+  // Returns the config.json of the model's file, if any, with another dtype: unused keys are kept.
   std::string hugging_face_config(at::ScalarType dtype) const final {
     const char* const name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
     nlohmann::json file = file_;
@@ -86,23 +86,23 @@ class DecoderModel : public Model {
   }
 
  protected:
-  // `given`: the shape by the options, which a config.json may complete. `keys`: what both can say.
+  // Makes a model. `given`: the shape from the options, which a config.json may complete. `keys`: settings of both.
   DecoderModel(PluginContext& context, DecoderShape given, std::vector<DecoderKey> keys)
       : given_(std::move(given)),
         keys_(std::move(keys)),
         in_file_(static_cast<OptionsInFile*>(context.extension(OptionsInFile::id))) {}
 
-  // Checks the model_type, and sets what the keys hold if the file lacks them: the defaults of its class.
+  // Checks the model_type, and sets the keys' values for a file that lacks them: the defaults of its class.
   virtual void start(const nlohmann::json& file, DecoderShape& shape) = 0;
-  // Reads what the keys do not say; throws UserError, by refuse_key() and require_key(), for what is another model.
+  // Reads all other settings of the file; throws UserError, by refuse_key() and require_key(), for another model.
   virtual void read(const nlohmann::json& file, DecoderShape& shape) = 0;
-  // Adds what the keys do not say, for a model without a config.json.
+  // Writes all settings without a key, for a model without a config.json.
   virtual void write(const DecoderShape& shape, nlohmann::json& file) const = 0;
-  // Reports the options that the file sets and the keys do not say.
+  // Reports the options that the file sets without a key.
   virtual void report(OptionsInFile& /*in_file*/) const {}
   // Throws UserError if options that stand alone, without a config.json, contradict each other.
   virtual void check_options() const {}
-  // Fills in what follows from other sizes and was not given.
+  // Fills in sizes that were not given and follow from others.
   virtual DecoderShape complete(DecoderShape shape) const {
     if (shape.key_value_heads == 0) shape.key_value_heads = shape.heads;
     if (shape.head_size == 0 && shape.heads > 0 && shape.hidden % shape.heads == 0)
@@ -123,7 +123,7 @@ class DecoderModel : public Model {
                       std::to_string(window));
   }
 
-  // Where the value of a key comes from.
+  // Returns the origin of a key's value.
   static std::string origin(const nlohmann::json& file, const DecoderKey& key) {
     if (file.contains(key.key)) return key.key;
     if (key.alias != nullptr && file.contains(key.alias)) return key.alias;
@@ -166,7 +166,7 @@ class DecoderModel : public Model {
     return there;
   }
 
-  // Made when it is first asked for: until then a config.json may still give the sizes.
+  // Returns the decoder, created at the first call: before it, a config.json may still set the sizes.
   const Decoder& decoder() const {
     if (!decoder_) {
       check_options();

@@ -1,4 +1,4 @@
-// The options that the model plugins of all decoder families have; a family's list begins with them.
+// Options of the model plugins of all decoder families; a family's list begins with them.
 #pragma once
 #include <strata/toolbox/decoder.hpp>
 
@@ -20,13 +20,13 @@
 
 namespace strata {
 
-// Published sizes under a name.
+// Named published sizes.
 struct DecoderPreset {
   const char* name;
   std::int64_t hidden, layers, heads, intermediate, vocabulary;
 };
 
-// Sizes of the preset that `options` names, those of `options` in front of them; 0 where neither has one.
+// Returns sizes from `options`, then from the preset that `options` names; 0 if neither has one.
 template <class Options, std::size_t count>
 DecoderShape sizes_of(const Options& options, const DecoderPreset (&presets)[count]) {
   DecoderShape shape;

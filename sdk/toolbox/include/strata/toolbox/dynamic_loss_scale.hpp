@@ -41,8 +41,8 @@ class DynamicLossScale {
  private:
   LossScaleRules rules_;
   double value_;
-  std::int64_t steps_ = 0;           // updates so far
-  std::int64_t last_overflow_ = -1;  // the last update with gradients that were not finite
+  std::int64_t steps_ = 0;           // number of updates
+  std::int64_t last_overflow_ = -1;  // index of the last update with gradients that were not finite
   std::int64_t hysteresis_left_;
 };
 

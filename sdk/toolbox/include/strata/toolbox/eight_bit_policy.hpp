@@ -1,4 +1,4 @@
-// Policies that round the operands of a layer's products to 8 bits; all else is as in bf16.
+// Base of policies that round the operands of a layer's products to 8 bits; everything else is bf16.
 #pragma once
 #include <strata/toolbox/bf16_policy.hpp>
 
@@ -20,11 +20,11 @@ namespace strata {
          "So many last layers stay in bf16; layers without matmul weights do not count.")                            \
   STRATA_BF16_OPTIONS(OPTION)
 
-// The weights whose products stay in bf16.
+// Weights whose products stay in bf16.
 class HighWeights {
  public:
   HighWeights(const std::string& patterns, std::int64_t first, std::int64_t last);
-  // Throws UserError for a pattern that no weight fits, and where no layer would be left.
+  // Applies patterns and counts to the layers. Throws UserError for a pattern without a match, or if no layer is left.
   void attach(const std::vector<LayerInfo>& layers);
   bool contains(const ParameterInfo& weight) const;
 
@@ -34,7 +34,7 @@ class HighWeights {
   std::set<std::string> in_layers_;
 };
 
-// What of a product with a weight.
+// Role of a tensor in a product with a weight.
 enum class Operand { Input, Weight, Gradient };
 
 class EightBitPolicy : public Bf16Policy {
@@ -50,11 +50,11 @@ class EightBitPolicy : public Bf16Policy {
                            bool first) override;
 
  protected:
-  // The operand in bf16, [rows, columns], each number one of 8 bits times a scale. The product sums over `dimension`.
+  // Returns the operand in bf16, [rows, columns], as 8-bit numbers times scales. The product sums over `dimension`.
   virtual at::Tensor rounded_operand(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand,
                                      int dimension) = 0;
   bool stays_high(const ParameterInfo& weight) const { return high_.contains(weight); }
-  // Whether a layer uses the weight in products alone, all of which round it.
+  // True if layers use the weight only in products, all of which round it.
   bool is_only_rounded(const ParameterInfo& weight) const;
 
  private:

@@ -1,4 +1,4 @@
-// The step of an element-wise optimizer from one formula, which is written once for elements and for tensors:
+// Step of an element-wise optimizer from one formula, written once for elements and for tensors:
 //
 //   struct Formula {
 //     static constexpr std::size_t states = 1;  // tensors of Optimizer::state
@@ -6,8 +6,8 @@
 //     void operator()(Number& p, const Number& g, std::array<Number, states>& state) const;
 //   };
 //
-// g is the gradient times gradient_factor. `sqrt` and `sign` are there for both. Pieces in host memory go through
-// element_pass, all others through libtorch's operators, which round alike but for the square root of some processors.
+// g is the gradient times gradient_factor. `sqrt` and `sign` exist for both. Pieces in host memory go through
+// element_pass, others through libtorch's operators, which round alike except for the square root of some processors.
 #pragma once
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/sign.h>
@@ -29,20 +29,20 @@ inline float sign(float number) {
   return static_cast<float>(number > 0.0F) - static_cast<float>(number < 0.0F);
 }
 
-// [Note: prefetching] A processor prefetches by itself what a loop will read, but starts anew in each page of 4 KiB,
-// and sees few loads ahead while it divides. So the loop prefetches too: with the elements of a cache line it
-// asks for a later line of each array. Past the end of an array that does nothing.
+// [Note: prefetching] Hardware prefetching restarts in each page of 4 KiB, and reaches few loads ahead during
+// divisions. So the loop prefetches too: with the elements of a cache line it prefetches a later line of each array.
+// Past the end of an array a prefetch does nothing.
 inline constexpr std::int64_t elements_of_line = 16;
 
-// As STRATA_VECTOR_CLONES (<strata/vector_clones.hpp>), without the longest vectors: an update waits for memory, with
-// which those of 32 bytes keep up, and some processors clock lower with longer ones.
+// Compiles a function like STRATA_VECTOR_CLONES (<strata/vector_clones.hpp>), without the longest vectors: an update is
+// limited by memory, vectors of 32 bytes keep up with it, and some processors clock lower with longer ones.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define STRATA_UPDATE_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define STRATA_UPDATE_CLONES
 #endif
 
-// What `update` of element_step calls, in a file of strata_vector_code:
+// Loop for `update` of element_step, in a file of strata_vector_code:
 //   STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor, const Formula&
 //   formula) {
 //     update_elements(tile, gradient_factor, formula);
@@ -80,11 +80,11 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
 // Writes `value`, rounded to the target's dtype, unless scalars.apply is 0. No host synchronisation.
 void write_applied(const at::Tensor& target, const at::Tensor& value, const StepScalars& scalars);
 
-// Writes `value`, in its order the elements of the piece from `begin` on, to the master and to the parameter, if it is
-// defined. A master of bf16 is rounded at random (random_rounding.hpp).
+// Writes `value`, consecutive elements of the piece from `begin` on, to the master and, if defined, to the parameter. A
+// bf16 master is rounded stochastically (random_rounding.hpp).
 void write_weights(const Piece& piece, std::int64_t begin, const at::Tensor& value, const StepScalars& scalars);
 
-// The step of pieces in host memory (takes_element_pass), formulas[i] for pieces[i].
+// Steps pieces in host memory (takes_element_pass), formulas[i] for pieces[i].
 template <typename Formula>
 void host_step(std::span<Piece* const> pieces, const StepScalars& scalars, const std::vector<Formula>& formulas,
                void (*update)(const ElementTile& tile, float gradient_factor, const Formula& formula)) {
@@ -94,7 +94,7 @@ void host_step(std::span<Piece* const> pieces, const StepScalars& scalars, const
                [&](std::size_t piece, const ElementTile& tile) { update(tile, gradient_factor, formulas[piece]); });
 }
 
-// The step of a piece on any device and of any dtype. No host synchronisation.
+// Steps a piece on any device and of any dtype. No host synchronisation.
 template <typename Formula>
 void tensor_step(const Piece& piece, const StepScalars& scalars, const Formula& formula) {
   at::Tensor p = piece.master.to(at::kFloat);
@@ -106,7 +106,7 @@ void tensor_step(const Piece& piece, const StepScalars& scalars, const Formula& 
   write_weights(piece, 0, p, scalars);
 }
 
-// Optimizer::step, each piece by the one or the other. `formula_of` makes a piece's formula.
+// Implements Optimizer::step, each piece by host_step or tensor_step. `formula_of` makes a piece's formula.
 template <typename Formula, typename Make>
 void element_step(std::span<Piece* const> pieces, const StepScalars& scalars, const Make& formula_of,
                   void (*update)(const ElementTile& tile, float gradient_factor, const Formula& formula)) {

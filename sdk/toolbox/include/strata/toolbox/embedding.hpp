@@ -5,14 +5,14 @@
 
 namespace strata {
 
-// Embedding lookup: rows of weight [vocabulary, n] by tokens (int64, any shape), as [..., n] in the weight's dtype.
+// Looks up rows of weight [vocabulary, n] by tokens (int64, any shape), as [..., n] in the weight's dtype.
 // Differentiable, also on meta tensors. Throws UserError naming a token outside the vocabulary (checked if tokens are
-// in host memory; on a GPU the kernel traps). Keeps nothing for backward, which adds rows directly into the weight's
+// in host memory; on a GPU the kernel traps). Saves nothing for backward, which adds rows directly into the weight's
 // .grad without a second table (see [Note: gradients in place]), in the order of tokens, so equal inputs give equal
 // bits.
 at::Tensor embedding_rows(const at::Tensor& weight, const at::Tensor& tokens);
 
-// The error above, for tokens in host memory.
+// Throws UserError naming a token outside the vocabulary, for tokens in host memory.
 void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary);
 
 }  // namespace strata

@@ -11,7 +11,7 @@
 
 namespace strata {
 
-// One pending message. Do not touch its memory until wait() has returned.
+// Pending message. Do not touch its memory until wait() has returned.
 class HostMessage {
  public:
   // After an error a message may be destroyed without wait(); its memory is freed next and must no longer be used.
@@ -28,28 +28,28 @@ class HostMessage {
 class HostCollectives {
  public:
   virtual ~HostCollectives() = default;
-  // output has one part of `part_bytes` per rank; input may be this rank's part of output.
+  // Gathers one part of `part_bytes` per rank into output; input may be this rank's part of output.
   virtual void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes) = 0;
-  // output and input have one part of `part_bytes` per rank and do not overlap.
+  // Exchanges parts: output and input have one part of `part_bytes` per rank and do not overlap.
   virtual void all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes) = 0;
-  // input has one part of `part_elements` per rank; output may be this rank's part of input.
+  // Sums and scatters input, which has one part of `part_elements` per rank; output may be this rank's part of input.
   virtual void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements,
                               Reduction reduction) = 0;
   virtual void all_reduce(std::byte* data, std::int64_t elements, Reduction reduction) = 0;
-  // Only root's data is changed; it gets the result.
+  // Reduces into root's data; other ranks' data is unchanged.
   virtual void reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction) = 0;
   virtual void broadcast(std::byte* data, std::int64_t bytes, int root) = 0;
   virtual void barrier() = 0;
 };
 
-// The connection of this rank to the others of its group.
+// Connection of this rank to the other ranks of its group.
 class HostTransport {
  public:
   virtual ~HostTransport() = default;
-  // The name in messages: "gloo".
+  // Returns the name for messages: "gloo".
   virtual std::string name() const = 0;
   virtual HostCollectives& collectives() = 0;
-  // Start a message to or from one peer without waiting: two ranks that both send first must not deadlock. Messages of
+  // Starts a message to or from one peer without waiting: two ranks that both send first must not deadlock. Messages of
   // one pair and direction arrive in the order in which they were posted. Called from any thread, also while a
   // collective runs.
   virtual std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) = 0;

@@ -1,4 +1,4 @@
-// Options that act only beside another option.
+// Check of options that act only in combination with another option.
 #pragma once
 #include <strata/error.hpp>
 
@@ -8,8 +8,8 @@
 
 namespace strata::toolbox {
 
-// Throws UserError for an option that has another value than its default and that nothing reads with the other options.
-// `without`: what would make it act, as in "error_feedback". `plugin`: its name, for the error.
+// Throws UserError for an option that differs from its default and has no effect with the other options. `without`: the
+// setting that would give it effect, e.g. "error_feedback". `plugin`: the plugin's name, for the error.
 template <typename Value>
 void check_idle(const std::string& plugin, const std::string& option, const Value& value,
                 const std::type_identity_t<Value>& otherwise, const std::string& without) {

@@ -6,18 +6,18 @@
 
 namespace strata {
 
-// Targets of this value are ignored.
+// Value of targets that are ignored.
 inline constexpr std::int64_t ignored_target = -100;
 
-// Rows [first, first + rows) of a vocabulary of `whole` rows; what a weight has beyond `rows` is padding.
+// Rows [first, first + rows) of a vocabulary of `whole` rows; further rows of a weight are padding.
 struct VocabularyPart {
-  Group* group = nullptr;  // null: the weight has all of it
+  Group* group = nullptr;  // null: the weight has the whole vocabulary
   std::int64_t first = 0;
   std::int64_t rows = 0;
   std::int64_t whole = 0;
 };
 
-// The SUM over rows of the cross entropy of softmax(x weight^T) against targets: fp32, 0-dimensional (fp64 for fp64).
+// Returns the SUM over rows of cross entropies of softmax(x weight^T) and targets: fp32, 0-dimensional (fp64 for fp64).
 //   x [rows, n], weight [vocabulary, n] of one dtype; targets int64 [rows]
 // Differentiable, also on meta tensors. Throws UserError naming a target that is neither in the vocabulary nor -100
 // (checked if targets are in host memory).
@@ -37,30 +37,30 @@ struct VocabularyPart {
 // that its bits do not depend on the seed. If backward gets another gradient than the seed, it multiplies by the ratio
 // of the two.
 //
-// part: weight has only some rows of the vocabulary, and each rank of the group others: targets, x and the result are
-// equal on all, and every chunk's statistics are summed over them. The gradient of x is this rank's part of it.
+// part: weight has some rows of the vocabulary, other ranks of the group the rest: targets, x and the result are equal
+// on all ranks, and every chunk's statistics are summed over them. The gradient of x is this rank's share of the sum.
 // [collective] over the group
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                 std::int64_t chunk = 0, const at::Tensor& seed = {}, const VocabularyPart& part = {});
 
-// LayerOutput::logits of the same head, for these rows of x (int64 [n]): fp32 (fp64 for fp64) [n, vocabulary], all of
-// it on every rank where weight has a part. They are rounded as those of the loss are. No gradients. [collective] over
-// the group
+// Returns LayerOutput::logits of the head for these rows of x (int64 [n]): fp32 (fp64 for fp64) [n, vocabulary],
+// whole on every rank if weight is a part. Rounded like the logits of the loss. No gradients. [collective] over the
+// group
 at::Tensor linear_logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rows,
                          const VocabularyPart& part = {});
 
-// Bytes that linear_cross_entropy keeps for backward, see [Note: chunked loss]; includes x if it keeps the logits'
-// gradient.
+// Returns the bytes that linear_cross_entropy saves for backward, see [Note: chunked loss]; includes x if it saves the
+// logits' gradient.
 std::int64_t linear_cross_entropy_bytes(std::int64_t rows, std::int64_t n, std::int64_t vocabulary,
                                         at::ScalarType dtype);
 
-// The smallest chunk that is not measurably slower than the whole matrix, in equal chunks: at most 512 rows in fp32 or
-// fp64, 1024 in half precision (whose matmuls are faster, so that accumulating the weight's gradient once per chunk
-// costs relatively more). Measured with 2048 rows, n = 768, vocabulary 50304 on a CPU with AMX: 2048 rows at once take
-// 1.0 to 1.6 times the time of the default, 64 rows 1.7 (fp32) and 5 (bf16) times.
+// Returns the smallest chunk that is not measurably slower than the whole matrix, in equal chunks: at most 512 rows in
+// fp32 or fp64, 1024 in half precision (whose matmuls are faster, so that accumulating the weight's gradient once per
+// chunk costs relatively more). Measured with 2048 rows, n = 768, vocabulary 50304 on a CPU with AMX: 2048 rows at once
+// take 1.0 to 1.6 times the time of the default, 64 rows 1.7 (fp32) and 5 (bf16) times.
 std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype);
 
-// The same with plain operators and autograd on the whole matrix: the reference for tests of linear_cross_entropy.
+// Computes the loss with plain operators and autograd on the whole matrix: the reference for tests.
 at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets);
 
 }  // namespace strata

@@ -1,9 +1,9 @@
-// How a master of bf16 is rounded after an update in fp32. To nearest, a change of less than 1/512 of a weight would be
-// lost every time; rounded at random, it is made as often as it should be (Gupta et al., arXiv:1502.02551): up with the
-// probability that makes the mean right.
+// Stochastic rounding of a bf16 master after an update in fp32. Rounding to nearest would lose every change of less
+// than 1/512 of a weight; stochastic rounding rounds up with the probability that makes the mean exact (Gupta et al.,
+// arXiv:1502.02551).
 //
-// The random number is a function of (run's seed, parameter name, update, element of the whole parameter) alone, so the
-// bits are those of one rank on every layout, whatever cuts the parameter. Two rounds of multiplying and mixing 32 bits
+// The random number is a function of (run's seed, parameter name, update, element of the whole parameter) alone, so
+// every layout gives the bits of one rank, for any cut of the parameter. Two rounds of multiplying and mixing 32 bits
 // are random enough for this.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -15,22 +15,22 @@ namespace strata {
 
 class RandomRounding {
  public:
-  // Of the update with these scalars.
+  // Makes the rounding of the update with these scalars.
   RandomRounding(const PieceInfo& piece, const StepScalars& scalars);
 
-  // Whether this tensor of a piece is rounded so.
+  // True if this master of a piece is rounded stochastically.
   static bool rounds(const at::Tensor& master) { return master.scalar_type() == at::kBFloat16; }
 
-  // Rounds `values`, elements of the piece from `begin` on, to numbers of bf16. What is not finite stays as it is.
+  // Rounds `values`, elements of the piece from `begin` on, to bf16. Numbers that are not finite stay unchanged.
   void round(float* values, std::int64_t begin, std::int64_t count) const;
-  // The same of an fp32 tensor on any device, whose elements are the piece's from `begin` on in order; the same bits.
+  // Returns an fp32 tensor on any device, the piece's elements from `begin` on in order, rounded to the same bits.
   at::Tensor round(const at::Tensor& values, std::int64_t begin) const;
 
  private:
-  std::uint32_t key(std::int64_t element) const;  // of elements with the same upper 32 bits
+  std::uint32_t key(std::int64_t element) const;  // key of elements with the same upper 32 bits
 
   std::uint64_t seed_;
-  std::int64_t begin_;  // of the piece
+  std::int64_t begin_;  // begin of the piece
   PartPlaces places_;
 };
 

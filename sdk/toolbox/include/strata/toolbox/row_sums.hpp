@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-// An option of partitioners that sum gradients by RowSums.
+// Option of partitioners that sum gradients by RowSums.
 #define STRATA_SPARSE_OPTION(OPTION)                                                                                 \
   OPTION(boolean, sparse_gradients, false, "", "",                                                                   \
          "Sum of the embedding's gradient only the rows that a token of the step touched on any rank, where that "   \
@@ -16,40 +16,40 @@
 
 namespace strata::toolbox {
 
-// An all-reduce of which some rows travel, or that found that the dense sum sends no more: what it takes of memory
-// then stays as long, so that a plan is right whatever the tokens are.
+// An all-reduce of some rows, or the decision that the dense sum sends no more: its memory is then held equally long,
+// so that a plan is right for any tokens.
 struct RowExchange {
   bool travels() const { return rows.defined(); }
 
   Pending pending;
-  at::Tensor values;  // [rows, width], what is summed
-  at::Tensor rest;    // what follows the last whole row
-  at::Tensor rows;    // int64, ascending: those that travel; undefined: the dense sum is to be made
-  at::Tensor sent;    // them and the rest, one after the other
+  at::Tensor values;  // [rows, width], the values to sum
+  at::Tensor rest;    // elements after the last whole row
+  at::Tensor rows;    // int64, ascending: rows that travel; undefined: the dense sum is due
+  at::Tensor sent;    // rows that travel, then the rest
   Slot* slot = nullptr;
 };
 
-// Sums over ranks of the gradients of the model's first layer, whose input are tokens: of its embedding a step touches
-// few rows. Every rank tells the others which rows of its gradient have a bit that is set; all then sum the union,
-// gathered into one piece, by an all-reduce, in the order of the ranks as ever. What no rank touched is +0 everywhere,
-// and so is its sum: the result is that of the dense sum, bit for bit.
+// Sums over ranks of the gradients of the model's first layer, whose input is tokens: a step touches few rows of its
+// embedding. Every rank sends one bit per row, set if its gradient has a set bit in the row; all then sum the union,
+// gathered into one piece, by an all-reduce, in rank order as always. Untouched rows are +0 on every rank, and so is
+// their sum: the result equals the dense sum, bit for bit.
 //
 // Bytes that one of N ranks sends: (N-1)/8 per row of the table, and then 2 (N-1)/N of the rows touched, or the dense
-// sum where that is no more. So a step sends at most the dense sum's and those bits, which is what a plan shows. On a
-// GPU the host waits for the bits; the first layer's backward is the last.
+// sum if that is no more. So a step sends at most the dense sum and those bits, the number in a plan. On a GPU the host
+// waits for the bits; the first layer's backward is the last.
 class RowSums {
  public:
-  // Gives what is to be logged, or nothing. Throws UserError where the first layer's embedding is tied.
+  // Finds the embedding. Returns text to log, or "". Throws UserError if the first layer's embedding is tied.
   std::string attach(PartitionContext& context, Group& group);
-  // Whether the gradient of this flat parameter may go by rows.
+  // True if the gradient of this flat parameter may be summed by rows.
   bool takes(const FlatParameter& flat) const { return width_of(flat) > 0; }
-  // Of `values`, neighbouring elements of the flat parameter's gradient: starts the sum, which finish() writes into
-  // them; or one that does not travel, where the dense sum sends no more and is the caller's, which calls finish() all
-  // the same. `scatters`: that is a reduce-scatter, of half the bytes. Nothing: not a whole row. Equal on all ranks.
-  // [collective]
+  // Starts the sum of `values`, neighbouring elements of the flat parameter's gradient; finish() writes it into them.
+  // If the dense sum sends no more, returns an exchange that does not travel: the caller makes the dense sum and calls
+  // finish() too. `scatters`: the dense sum is a reduce-scatter, of half the bytes. Empty without a whole row. Equal on
+  // all ranks. [collective]
   std::optional<RowExchange> start(const FlatParameter& flat, const at::Tensor& values, bool scatters);
   void finish(RowExchange& exchange);
-  // After an error: waits and gives the slot back.
+  // Waits and releases the slot, after an error.
   void drop(RowExchange& exchange);
 
  private:
@@ -60,7 +60,7 @@ class RowSums {
 
   Group* group_ = nullptr;
   SlotPool* slots_ = nullptr;
-  std::vector<std::int64_t> widths_;  // elements of a row, by flat parameter id; 0: goes as a whole. Empty: all do
+  std::vector<std::int64_t> widths_;  // elements of a row, by flat parameter id; 0: dense. Empty: all are dense
 };
 
 }  // namespace strata::toolbox

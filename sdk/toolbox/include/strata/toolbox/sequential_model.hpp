@@ -22,7 +22,7 @@ namespace strata {
 // must have the dtype context.batch().activation or an integer dtype.
 class SequentialModel : public Model {
  public:
-  // Token ids are below `vocabulary`.
+  // Makes a model without layers. Token ids are below `vocabulary`.
   explicit SequentialModel(std::int64_t vocabulary);
   ~SequentialModel() override;
 
@@ -43,7 +43,7 @@ class SequentialModel : public Model {
   std::int64_t maximum_sequence_length() const override;  // no limit
   LayerInfo describe(int layer, const BatchShape& batch) const override;
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const override;
-  CheckpointNames checkpoint_names() const override;  // the parameters' own
+  CheckpointNames checkpoint_names() const override;  // names of the parameters, unchanged
   std::string hugging_face_config(at::ScalarType dtype) const override;
 
  private:
@@ -51,7 +51,7 @@ class SequentialModel : public Model {
     std::string name;
     MakeLayer make;
   };
-  struct Description;  // of all layers for one batch shape
+  struct Description;  // sizes and costs of all layers for one batch shape
   std::unique_ptr<Description> describe_all(const BatchShape& batch) const;
 
   std::int64_t vocabulary_;

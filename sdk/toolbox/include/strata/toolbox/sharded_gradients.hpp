@@ -13,51 +13,51 @@
 
 namespace strata::toolbox {
 
-// How gradients are stored and reduced.
+// Storage and reduction of gradients.
 struct GradientSharding {
   bool whole = false;  // keep full gradients and reduce once per step; else reduce each micro-batch into the parts
   bool reduce_scatter = true;  // else all-reduce; each rank uses its parts
   bool overlap = true;         // reduce while other layers compute
-  // Gradients are already divided by the tokens of all ranks. If false, they are multiplied before the reduction by the
-  // number of ranks, rounded up to a power of two, divided by `predivide_factor`, also a power of two; the sums are
-  // divided by the same number.
+  // True: gradients, already divided by the tokens of all ranks, are reduced as they are. False: they are multiplied
+  // before the reduction by the number of ranks, rounded up to a power of two, divided by `predivide_factor`, also a
+  // power of two; the sums are divided by the same number.
   bool prescale = true;
   double predivide_factor = 1.0;
-  // Compressed sums in place of all that: neither the reduction's dtype nor the scaling has an effect.
+  // Compression of the sums; then neither the reduction's dtype nor the scaling has an effect.
   std::optional<GradientCompression> compression;
-  bool rows = false;  // sum the touched rows of an embedding where that sends less (RowSums); not with compression
-  // Where full gradients are kept, in updates that leave them they are not reduced; null: it reduces all.
+  bool rows = false;  // sum only touched rows of an embedding if that sends less (RowSums); not with compression
+  // Registry of own exchange: full gradients stay unreduced in updates that leave them local; null: all are reduced.
   const OwnExchange* exchange = nullptr;
 };
 
-// The gradients of a sharding partitioner: reduced over the ranks of `shard`, each rank getting its parts, and once per
+// Gradients of a sharding partitioner: reduced over the ranks of `shard`, each rank getting its parts, and once per
 // step over the ranks of `replicate`. A piece is reduced in place unless the reduction has another dtype than the
 // gradient.
 class ShardedGradients {
  public:
-  // `replicate` may be null. `layouts` is indexed by flat parameter id. Gives what is to be logged, or nothing.
+  // Allocates buffers. `replicate` may be null. `layouts` is indexed by flat parameter id. Returns text to log, or "".
   std::string attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
                      const GradientSharding& sharding);
 
-  // As in Partitioner.
+  // Implements the calls of Partitioner.
   LentGradient gradient(FlatParameter& flat, Accumulation accumulation);
   void reduce(FlatParameter& flat, Accumulation accumulation);
   void finish(FlatParameter& flat);
 
-  // This rank's part of a piece, with padding.
+  // Returns this rank's part of a piece, with padding.
   BufferRange part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
   // Waits for pending reductions and releases slots.
   void shutdown();
-  // As in Plugin. load() gives what is to be logged, or nothing.
+  // Saves and loads as in Plugin. load() returns text to log, or "".
   void save(StateWriter& writer) const { compressed_.save(writer); }
   std::string load(const StateReader& reader) { return compressed_.load(reader); }
 
  private:
-  // lent becomes true in gradient() and false in reduce(); any other order throws Bug.
+  // A flat parameter's gradient. `lent` becomes true in gradient() and false in reduce(); any other order throws Bug.
   struct Home {
     FlatParameter* flat = nullptr;
     ShardLayout layout;
-    bool whole = false;        // the buffer holds the full gradient: it is kept, or there is one rank
+    bool whole = false;        // the buffer holds the full gradient: it is stored whole, or there is one rank
     Buffer* buffer = nullptr;  // the full gradient, or this rank's parts; null if frozen
     Slot* slot = nullptr;      // full gradient of one micro-batch, if not kept
     bool lent = false;
@@ -70,14 +70,14 @@ class ShardedGradients {
   struct Sum {
     Pending pending;
     at::Tensor sum;          // this rank's part of the sum
-    at::Tensor destination;  // its final place; may be the same memory. Undefined where the piece is another rank's
+    at::Tensor destination;  // final place; may be the same memory. Undefined if another rank owns the piece
     bool in_place = false;   // sum and destination are the same memory
     bool add = false;        // add to the destination instead of overwriting it
     bool replicas = false;   // then sum the destination over the replicas
     const Home* home = nullptr;
     const ShardLayout::Piece* piece = nullptr;
-    CompressedExchange compressed;    // in place of pending and what follows it
-    std::optional<RowExchange> rows;  // in place of pending: an all-reduce
+    CompressedExchange compressed;    // compressed sum, in place of pending and sum
+    std::optional<RowExchange> rows;  // all-reduce of rows, in place of pending
     bool shares = false;              // then gather the replicas' sums
     Slot* staging = nullptr;          // the values in the reduction's dtype
     Slot* slot = nullptr;             // the full gradient's slot; set for its last piece
@@ -96,14 +96,14 @@ class ShardedGradients {
   void give_back(Slot*& slot);
 
   Group* shard_ = nullptr;
-  Group* replicate_ = nullptr;  // null also when it has one rank
+  Group* replicate_ = nullptr;  // null also with one rank
   SlotPool* slots_ = nullptr;
   GradientSharding sharding_;
   double scale_ = 1.0;       // factor on values before the reduction
   std::vector<Home> homes_;  // by flat parameter id
   std::deque<Sum> sums_;
   std::deque<Sum> replica_sums_;
-  std::deque<Sum> replica_gathers_;  // of compressed sums
+  std::deque<Sum> replica_gathers_;  // gathers of compressed sums
   CompressedSums compressed_;
   RowSums row_sums_;
 };

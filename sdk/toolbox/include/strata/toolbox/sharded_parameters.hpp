@@ -13,41 +13,41 @@
 
 namespace strata::toolbox {
 
-// How parameters are stored.
+// Storage of parameters.
 struct ParameterSharding {
-  bool released = false;  // each rank keeps only its parts and gathers all for each use; else parameters stay whole
+  bool released = false;  // each rank stores only its parts and gathers all for each use; false: parameters stay whole
   bool overlap = true;    // gather new values while the next step's first layers compute
   std::int64_t piece_elements = std::numeric_limits<std::int64_t>::max();  // maximum per collective
-  // With `released`: flat parameters of at most persistence_threshold elements stay whole all the same, up to
-  // model_persistence_threshold elements together.
+  // Maximum elements of a flat parameter that stays whole in spite of `released`, up to model_persistence_threshold
+  // elements together.
   std::int64_t persistence_threshold = 0;
   std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
-  // Values are gathered as compressed messages (qwZ of ZeRO++). A rank computes with its own parts as the others decode
-  // them; what it updates and saves stays exact, so whole parameters have their parts beside them. From the second copy
-  // values are gathered as they are: they are decoded ones.
+  // Compression of gathered values (qwZ of ZeRO++). A rank computes with its own parts as the others decode them;
+  // updated and saved values stay exact, so whole parameters have their parts beside them. Values of the second copy
+  // are gathered unchanged, because they are decoded ones.
   std::optional<BlockFormat> compression;
-  // Weights that it takes are gathered in its bytes, in the same way. Null: none are. Not with `compression`.
+  // Code of gathered weights, in place of `compression`; null: none.
   WeightCode* code = nullptr;
 };
 
-// The parameters of a sharding partitioner. For a flat parameter that stays whole, each rank updates its parts in
-// place, and the new values are gathered once per step; gather() waits for them. A released one is stored in parts;
-// gather() fills a slot from all ranks.
+// Parameters of a sharding partitioner. For a flat parameter that stays whole, each rank updates its parts in place,
+// and the new values are gathered once per step; gather() waits for them. A released one is stored in parts; gather()
+// fills a slot from all ranks.
 class ShardedParameters {
  public:
-  // `secondary` may be null. Otherwise it is a subset of `shard`'s ranks, which keep a second sharded copy of the
-  // values after the first gather of a step, so that later gathers of the step stay inside the subset (hpZ of ZeRO++,
-  // arXiv:2306.10209).
+  // Allocates the buffers. `secondary`, if not null, is a subset of `shard`'s ranks that keeps a second sharded copy of
+  // the values after the first gather of a step, so that later gathers of the step stay inside the subset (hpZ of
+  // ZeRO++, arXiv:2306.10209).
   void attach(PartitionContext& context, Group& shard, Group* secondary, const ParameterSharding& sharding);
 
-  // As in Partitioner.
+  // Implements the calls of Partitioner.
   void prefetch(FlatParameter& flat);
   void gather(FlatParameter& flat);
   void release(FlatParameter& flat);
   void publish(FlatParameter& flat);
 
   const ShardLayout& layout(const FlatParameter& flat) const { return home_of(flat).layout; }
-  // This rank's part of a piece, with padding.
+  // Returns this rank's part of a piece, with padding.
   BufferRange part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
   // Waits for pending gathers and releases slots.
   void shutdown();
@@ -56,23 +56,23 @@ class ShardedParameters {
   struct Home {
     FlatParameter* flat = nullptr;
     ShardLayout layout;
-    bool whole = false;              // it stays whole
-    Buffer* buffer = nullptr;        // whole, or this rank's parts; null if it owns none
-    ShardLayout secondary_layout;    // of the second copy: no unit matters to what is only copied
-    at::Tensor secondary;            // this rank's part of it
+    bool whole = false;              // the flat parameter stays whole
+    Buffer* buffer = nullptr;        // whole values, or this rank's parts; null if it owns none
+    ShardLayout secondary_layout;    // layout of the second copy: units do not matter for copies
+    at::Tensor secondary;            // this rank's part of the second copy
     bool secondary_current = false;  // the second copy has the current values
     std::unique_ptr<Event> written;  // last write to the parts and `secondary`, on the compute stream
-    Slot* slot = nullptr;            // the gathered values, if it is released
+    Slot* slot = nullptr;            // gathered values of a released one
     std::vector<Pending> gathers;    // pending, one per piece
-    // Of compressed gathers.
+    // State of compressed gathers.
     std::vector<std::unique_ptr<RangeMessages>> compressed;  // by piece
-    Buffer* parts = nullptr;                                 // of a whole one: what this rank updates
-    Slot* messages = nullptr;                                // while they are under way
-    at::Tensor magnitudes;                                   // of the weights that `code` takes, on any rank
+    Buffer* parts = nullptr;                                 // values that this rank updates, if whole
+    Slot* messages = nullptr;                                // messages in flight
+    at::Tensor magnitudes;                                   // magnitudes of weights that `code` takes, of all ranks
 
-    std::int64_t message_bytes() const;  // of all pieces
+    std::int64_t message_bytes() const;  // bytes of all pieces
 
-    // Of a slot: either layout fits, with its padding.
+    // Returns the elements of a slot: either layout fits, with its padding.
     std::int64_t slot_elements() const {
       return secondary.defined() ? std::max(layout.whole(), secondary_layout.whole()) : layout.whole();
     }

@@ -13,14 +13,14 @@ struct ShardingSettings {
   ParameterSharding parameters;
   GradientSharding gradients;
   Lookahead lookahead;     // for released parameters
-  bool replicas = false;   // groups() has a group "replicate": ranks that own the same parts
+  bool replicas = false;   // groups() has a group "replicate" of ranks that own the same parts
   bool secondary = false;  // groups() has a group "secondary", see ShardedParameters::attach
-  std::function<void(LogLevel, const std::string&)> log = {};  // where something is or may be compressed
+  std::function<void(LogLevel, const std::string&)> log = {};  // log of messages about compression
 };
 
-// A partitioner that gives every rank of group "shard" an equal part of every layer, where the optimizer allows it, and
-// else whole units of about equal size altogether (ShardLayout). It implements the ZeRO family; a
-// derived class defines the groups and turns its options into settings.
+// A partitioner of the ZeRO family: every rank of group "shard" gets an equal part of every layer if the optimizer
+// allows the cut, otherwise whole units of about equal total size (ShardLayout). A derived class defines the groups and
+// turns its options into settings.
 //
 // Logical bytes that one of N ranks sends in a step of A micro-batches, where P and R are the bytes of all parameters
 // in the parameter dtype and in the reduction dtype, with padding:
@@ -33,10 +33,10 @@ struct ShardingSettings {
 //   (PartitionContext::sums_replicas);
 // - touched rows of an embedding (RowSums): at most a bit per row and rank more than that.
 //
-// Compressed, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the replicas'
-// second half of R/N is one byte. A sum goes by all-to-all, which sends what a reduce-scatter does. Of weights that
-// travel in the precision's bytes P is one byte per element (EncodedMessages), and 4 per weight are all-reduced once
-// per step.
+// With compression, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the
+// replicas' second half of R/N is one byte. A sum goes by all-to-all, which sends as much as a reduce-scatter. For
+// weights in the precision's byte code P is one byte per element (EncodedMessages), and 4 per weight are all-reduced
+// once per step.
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;
@@ -60,7 +60,7 @@ class ShardedPartitioner : public Partitioner {
   explicit ShardedPartitioner(const ShardingSettings& settings) : settings_(settings) {}
 
  private:
-  // `summed_over`: the group over which sums of gradients go on; null: none.
+  // Logs what is compressed. `summed_over`: the group of the second hop of sums of gradients; null: none.
   void say_what_is_compressed(const Group* summed_over) const;
 
   ShardingSettings settings_;

@@ -1,5 +1,5 @@
-// Options that sharding partitioners share, to be included in their own lists; see <strata/options.hpp>. Names and
-// meanings are DeepSpeed's where it has the option, without the prefix stage3_.
+// Options shared by sharding partitioners, to be included in their own lists; see <strata/options.hpp>. Names and
+// meanings are DeepSpeed's if it has the option, without the prefix stage3_.
 #pragma once
 #include <strata/error.hpp>
 #include <strata/plugin_context.hpp>
@@ -51,8 +51,8 @@
   OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                       \
          "Maximum elements of the model to keep whole by persistence_threshold, from the first layer on.")
 
-// What is compressed on its way between ranks. These change numbers: STRATA_COMPRESSION_EQUIVALENCE (CMake) says how
-// much.
+// Compression of messages between ranks. It changes numbers, within STRATA_COMPRESSION_EQUIVALENCE
+// (CMake).
 #define STRATA_COMPRESSION_OPTIONS(OPTION)                                                                             \
   OPTION(text, weights_on_wire, "exact", "one_of=exact|int8", "",                                                      \
          "int8: gather weights in 8 bits with a scale per block: a quarter of the bytes of fp32, half of bf16's. All " \
@@ -76,7 +76,7 @@
 
 namespace strata::toolbox {
 
-// Throws UserError if the factor would not cancel exactly or has no effect. `name`: the plugin's.
+// Throws UserError if the factor would not cancel exactly or has no effect. `name`: the plugin's name.
 template <class Options>
 void check_scaling(const std::string& name, const Options& options) {
   int exponent = 0;
@@ -90,7 +90,7 @@ void check_scaling(const std::string& name, const Options& options) {
                     "remove the factor");
 }
 
-// Reads and checks STRATA_REDUCE_OPTIONS. `name`: the plugin's, for errors.
+// Reads and checks STRATA_REDUCE_OPTIONS. `name`: the plugin's name, for errors.
 template <class Options>
 GradientSharding gradient_sharding(const std::string& name, const Options& options) {
   check_scaling(name, options);
@@ -111,8 +111,8 @@ Lookahead gather_lookahead(const Options& options) {
   return lookahead;
 }
 
-// Reads and checks STRATA_COMPRESSION_OPTIONS, and STRATA_SPARSE_OPTION where there is one, into settings that have all
-// else. Weights may travel in the bytes of the precision policy, too.
+// Reads and checks STRATA_COMPRESSION_OPTIONS, and STRATA_SPARSE_OPTION if declared, into otherwise complete settings.
+// Also applies a byte code of the precision policy.
 template <class Options>
 void compress(PluginContext& context, const Options& options, ShardingSettings& settings) {
   const std::string& name = context.plugin_name();

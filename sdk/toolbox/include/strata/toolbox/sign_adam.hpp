@@ -1,4 +1,4 @@
-// Adam as DeepSpeed's optimizers that send signs compute it, without bias correction:
+// Adam of DeepSpeed's sign-compressing optimizers, without bias correction:
 //
 //   m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2;  p -= lr (m / (sqrt(v) + epsilon) + weight_decay p)
 #pragma once
@@ -32,7 +32,7 @@ struct SignAdamStep {
   }
 };
 
-// While gradients are summed. The state begins with m and v.
+// Step while gradients are summed. The state begins with m and v.
 struct SignAdamWarmUp : SignAdamStep {
   static constexpr std::size_t states = 2;
   using SignAdamStep::SignAdamStep;
@@ -47,7 +47,7 @@ struct SignAdamWarmUp : SignAdamStep {
 };
 
 void sign_adam_warm_up_elements(const ElementTile& tile, float gradient_factor, const SignAdamWarmUp& formula);
-// Optimizer::step in it. `options` as above.
+// Implements Optimizer::step of the warm-up. `options`: betas, epsilon and weight_decay.
 template <class Options>
 void sign_adam_warm_up(std::span<Piece* const> pieces, const StepScalars& scalars, const Options& options) {
   element_step<SignAdamWarmUp>(
@@ -55,7 +55,7 @@ void sign_adam_warm_up(std::span<Piece* const> pieces, const StepScalars& scalar
       sign_adam_warm_up_elements);
 }
 
-// This rank's own gradient, in fp32.
+// Returns this rank's own gradient in fp32.
 inline at::Tensor own_gradient(const Piece& piece, const StepScalars& scalars) {
   return piece.gradient.to(at::kFloat) * scalars.gradient_factor.to(piece.gradient.device());
 }

@@ -23,12 +23,12 @@ class SkipPolicy {
   std::int64_t last_step_ = 0;
 };
 
-// The option of a policy that skips steps.
+// Option of a policy that skips steps.
 #define STRATA_SKIP_OPTION(OPTION)                             \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
          "Stop the run after more than this many consecutive steps with gradients that are not finite.")
 
-// The base of a policy without a loss scale; its state is that of the skips.
+// Base of a policy without a loss scale; its state is the state of the skips.
 class UnscaledPolicy : public PrecisionPolicy {
  public:
   double loss_scale() const final { return 1.0; }

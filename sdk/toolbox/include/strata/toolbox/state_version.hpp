@@ -6,7 +6,7 @@
 
 namespace strata::toolbox {
 
-// For the start of a plugin's load(): throws UserError if the saved state is newer than the plugin.
+// Throws UserError if the saved state is newer than the plugin; for the start of a plugin's load().
 inline void refuse_newer_state(const Plugin& plugin, int version) {
   if (version > plugin.state_version())
     throw UserError("the saved state has version " + std::to_string(version) +

@@ -1,4 +1,4 @@
-// One training step by the clock of a schedule's costs, for schedulers that look for an order instead of knowing it.
+// Simulation of a training step by the costs of its passes, for schedulers that search for an order.
 #pragma once
 #include <strata/scheduler.hpp>
 
@@ -10,12 +10,12 @@ namespace strata::toolbox {
 // Every stage computes one action at a time; its input must have been computed by then (sending takes no time).
 class StepByClock {
  public:
-  // `stage_of_chunk`: as in Placement.
+  // Starts at time 0. `stage_of_chunk`: as in Placement.
   StepByClock(const PipelineShape& shape, const std::vector<int>& stage_of_chunk);
 
-  // Until nothing is left that can begin: carries out the action that can begin first, of all stages, the first stage
-  // of equals. offer(stage, take) calls take(action) for what the stage may compute next; of those that can begin at
-  // the same time the first is taken. What is offered to a stage may depend on what was carried out of its own chunks.
+  // Carries out the action that can begin first over all stages (of equals, on the first stage), until none can begin.
+  // offer(stage, take) calls take(action) for each action that the stage may compute next; of actions that can begin at
+  // the same time the first is taken. The offers for a stage may depend on the actions carried out for its own chunks.
   template <class Offer>
   void run(const Offer& offer) {
     for (int stage = 0; stage < shape_.stages; ++stage) look(stage, offer);
@@ -27,10 +27,10 @@ class StepByClock {
     }
   }
 
-  // How many micro-batches of the chunk are done; they go in order. Split backwards only.
+  // Returns the number of micro-batches of the chunk that are done; they go in order. Split backwards only.
   int done(ComputeKind kind, int chunk) const { return done_[index(kind, chunk)]; }
   const std::vector<ComputeAction>& order(int stage) const { return orders_[static_cast<std::size_t>(stage)]; }
-  // When the step has ended; the largest number if it did not come to its end.
+  // Returns the time of the step's end; INT64_MAX if it is incomplete.
   std::int64_t end() const;
 
  private:
@@ -59,7 +59,7 @@ class StepByClock {
   const PipelineShape& shape_;
   const std::vector<int>& stage_of_chunk_;
   std::vector<int> done_;                        // by kind and chunk
-  std::vector<std::vector<std::int64_t>> ends_;  // by kind and chunk, of each micro-batch
+  std::vector<std::vector<std::int64_t>> ends_;  // by kind and chunk, for each micro-batch
   std::vector<std::int64_t> clock_;              // by stage
   std::vector<Candidate> candidates_;            // by stage
   std::vector<std::vector<ComputeAction>> orders_;

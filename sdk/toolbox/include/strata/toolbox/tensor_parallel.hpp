@@ -1,6 +1,6 @@
-// What a model that can be cut is written with, beside ModelContext's column_linear() and row_linear(): see [Note:
-// tensor parallelism]. On one rank each is the plain operation. All are [collective] over the tensor group, in forward
-// and in backward, differentiable, and work on meta tensors.
+// Operations of tensor-parallel models, beside ModelContext's column_linear() and row_linear(): see [Note: tensor
+// parallelism]. On one rank each is the plain operation. All are [collective] over the tensor group, in forward and in
+// backward, differentiable, and work on meta tensors.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/model.hpp>
@@ -9,27 +9,27 @@
 
 namespace strata {
 
-// From the stream [stream_rows, n] to all rows [rows, n], before work that the ranks share: without sequence
-// parallelism x itself. Backward sums the gradients that the ranks made of it.
+// Gathers the stream [stream_rows, n] to all rows [rows, n], before work that the ranks share: without sequence
+// parallelism x itself. Backward sums the ranks' gradients.
 at::Tensor all_rows(const at::Tensor& x, ModelContext& context);
-// The other way: from what each rank made of all rows, [rows, n], to the stream's part of the sum over the ranks.
-// Without sequence parallelism all rows of the sum.
+// Sums the ranks' results for all rows, [rows, n], and returns the stream's rows of the sum; without sequence
+// parallelism all rows.
 at::Tensor sum_to_stream(const at::Tensor& x, ModelContext& context);
-// The stream's rows of what is equal on all ranks, [rows, n]; rows beyond the last are zeros. Communicates in neither
-// direction: the gradient of x is that of this rank's rows (TensorGradient::OfStream).
+// Returns the stream's rows of x [rows, n], which is equal on all ranks; rows beyond the last are zeros. Communicates
+// in neither direction: the gradient of x is that of this rank's rows (TensorGradient::OfStream).
 at::Tensor stream_rows_of(const at::Tensor& x, ModelContext& context);
 
-// The stream's rows of an embedding whose rows are cut (Split padded): weight's tensor is [this rank's part, n], tokens
-// any shape of rows() numbers. Throws UserError naming a token outside of the vocabulary.
+// Returns the stream's rows of an embedding whose rows are cut (Split padded): weight's tensor is [this rank's part,
+// n], tokens any shape of rows() numbers. Throws UserError naming a token outside of the vocabulary.
 at::Tensor vocabulary_embedding(const Parameter& weight, const at::Tensor& tokens, ModelContext& context);
-// linear_cross_entropy() of the stream x [stream_rows, n] with a head whose rows are cut (Split padded): the loss is
-// that of all rows, equal on all ranks. Statistics are fp32. (Shoeybi et al., section 3)
+// Computes linear_cross_entropy() of the stream x [stream_rows, n] with a head whose rows are cut (Split padded): the
+// loss of all rows, equal on all ranks. Statistics are fp32. (Shoeybi et al., section 3)
 at::Tensor vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
                                     std::int64_t chunk, ModelContext& context);
-// LayerOutput::logits of the same head, for batch.asked_rows: see linear_logits().
+// Returns LayerOutput::logits of a head whose rows are cut, for batch.asked_rows: see linear_logits().
 at::Tensor vocabulary_logits(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
                              ModelContext& context);
-// Bytes that vocabulary_cross_entropy keeps for backward.
+// Returns the bytes that vocabulary_cross_entropy saves for backward.
 std::int64_t vocabulary_cross_entropy_bytes(const BatchShape& batch, std::int64_t n, std::int64_t vocabulary);
 
 }  // namespace strata

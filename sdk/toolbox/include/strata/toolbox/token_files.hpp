@@ -1,4 +1,4 @@
-// Data sets of integer files, with or without a header. A plugin says where each file's tokens begin and their type:
+// Data sets of integer files, with or without a header. A plugin defines where each file's tokens begin and their type:
 //   return std::make_unique<TokenFiles>(open_files(path, [](InputFile file) {
 //     return TokenFile(std::move(file), TokenType::U16);
 //   }));
@@ -16,7 +16,7 @@
 
 namespace strata::toolbox {
 
-// The type of a token id in a file. Ids are never negative; the signed types exist because some files use them.
+// Type of a token id in a file. Ids are never negative; the signed types exist because some files use them.
 enum class TokenType { U8, I8, U16, I16, U32, I32, I64 };
 
 const char* to_string(TokenType type);  // "u16"
@@ -25,8 +25,8 @@ std::size_t bytes_of(TokenType type);
 // A file of contiguous little-endian token ids, after an optional header. [any rank]
 class TokenFile {
  public:
-  // `header_bytes`: size of the header. Throws UserError "PATH: ..." if the file has no tokens, or not a whole number
-  // of them, or has no header and is of another format (<strata/toolbox/foreign_files.hpp>).
+  // Takes a file. `header_bytes`: size of the header. Throws UserError "PATH: ..." if the file has no tokens, or not a
+  // whole number of them, or has no header and is of another format (<strata/toolbox/foreign_files.hpp>).
   TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes = 0);
 
   const std::string& path() const { return file_.path(); }
@@ -46,22 +46,22 @@ class TokenFile {
 // The concatenated tokens of several files.
 class TokenFiles : public DataSet {
  public:
-  // At least one file. Throws UserError if their types differ.
+  // Takes at least one file. Throws UserError if their types differ.
   explicit TokenFiles(std::vector<TokenFile> files);
   std::vector<TokenFileInfo> files() const override;
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const override;
 
  private:
   std::vector<TokenFile> files_;
-  std::vector<std::int64_t> first_;  // position of each file's first token in the row; then the row's length
+  std::vector<std::int64_t> first_;  // position of each file's first token in the row, and the row's length
 };
 
-// Whether `path` is a pattern like fineweb_train_*.bin, and no file has exactly this name.
+// True if `path` is a pattern like fineweb_train_*.bin, and no file has exactly this name.
 bool is_pattern(const std::string& path);
-// The files that match a pattern, sorted by the bytes of their names; `path` itself if it is not a pattern. Throws
-// UserError if none match.
+// Returns the files that match a pattern, sorted by the bytes of their names; `path` itself if it is not a pattern.
+// Throws UserError if none match.
 std::vector<std::string> files_matching(const std::string& path);
-// Each of those files, opened.
+// Opens each file of files_matching(path).
 std::vector<TokenFile> open_files(const std::string& path, const std::function<TokenFile(InputFile)>& open);
 
 // Writes `header` and the tokens to a file, replacing an existing one. Throws UserError for an id that the type cannot
@@ -73,10 +73,10 @@ void write_token_file(const std::string& path, TokenType type, const std::vector
 // the rest at its end is not used.
 class RowSamples final : public Samples {
  public:
-  // Number of such samples in the row: floor((tokens - 1) / seq_len). Throws UserError if there are none.
+  // Returns the number of samples in the row: floor((tokens - 1) / seq_len). Throws UserError if there are none.
   static std::int64_t per_epoch(const DataSet& set, std::int64_t seq_len);
 
-  // `order`: the sample number at each position; the next epoch's numbers continue after the last sample of the
+  // Takes `order`: the sample number at each position; the next epoch's numbers continue after the last sample of the
   // previous one.
   RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order);
   std::int64_t count() const override { return static_cast<std::int64_t>(order_.size()); }

@@ -1,4 +1,4 @@
-// A precision policy whose products are those of product.hpp: what a policy of 16 bits needs to be fast on a processor.
+// A precision policy with the products of product.hpp, which make a 16-bit policy fast on a CPU.
 #pragma once
 #include <strata/precision_policy.hpp>
 #include <strata/toolbox/product.hpp>
