@@ -15,8 +15,9 @@ import threading
 
 import commands
 from place import build_folder
+from words import program_words
 
-BESIDE = ("compare", "data", "plan", "sample", "schedule", "trace", "verify")  # sdk_commands of core/tools/launcher, without bench
+BESIDE = program_words("strata")
 READ_WHEN_LOADED = ("LD_", "GOMP_", "KMP_", "MKL_", "MALLOC_", "GLIBC_", "ASAN_", "STRATA_TORCH_DIR", "XDG_CACHE_HOME", "HOME")
 MOST_BYTES = 100 << 10  # of arguments and variables
 programs = None  # LoadedPrograms, where commands are forked

@@ -24,7 +24,7 @@ int run(int argc, char* argv[]) {
   app.add_option("--log-level", line.log_level, "Least severe message to print on stderr")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
-  for (AddCommand* const add : {STRATA_COMMANDS}) add(line);
+  add_words(line);
   app.footer(
       "Start here:\n"
       "  strata doctor                                      what this machine can run, and where CONFIGS is\n"

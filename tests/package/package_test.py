@@ -142,12 +142,12 @@ def test_no_file_holds_a_place_of_this_machine(packages, tarball, repository, bu
 
 def test_contents(packages):
     lists = {name: {path.relative_to(tree) for path in files_below(tree)} for name, tree in packages.trees.items()}
-    for name, wanted in (("strata", ["usr/bin/strata", "usr/libexec/strata/strata", "usr/libexec/strata/strata_compare",
-                                     "usr/libexec/strata/strata_data", "usr/libexec/strata/strata_plan", "usr/libexec/strata/strata_sample", "usr/libexec/strata/strata_schedule", "usr/libexec/strata/strata_trace", "usr/libexec/strata/strata_verify",
+    programs = {package: [f"usr/libexec/strata/strata_{word}" for word in program_words(package)] for package in ("strata", "strata-sdk")}
+    for name, wanted in (("strata", [*programs["strata"], "usr/bin/strata", "usr/libexec/strata/strata",
                                      "usr/libexec/strata/bootstrap.sh", "usr/lib/libstrata.so",
                                      "usr/lib/libstrata_interface.so", "usr/share/strata/configs/defaults.yaml", "usr/share/strata/LICENSE"]),
                          ("strata-sdk", ["usr/include/strata/plugin.hpp", "usr/lib/cmake/Strata/StrataConfig.cmake", "usr/lib/libstrata_toolbox.a",
-                                         "usr/libexec/strata/strata_conformance", "usr/libexec/strata/strata_bench", "usr/libexec/strata/strata_new_plugin"])):
+                                         *programs["strata-sdk"], "usr/libexec/strata/strata_conformance", "usr/libexec/strata/strata_new_plugin"])):
         missing = [path for path in wanted if pathlib.Path(path) not in lists[name]]
         assert not missing, f"{name} has no {missing}"
     assert not lists["strata"] & lists["strata-sdk"], "in both packages"

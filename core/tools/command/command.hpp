@@ -1,5 +1,5 @@
-// A command of `strata` is a source of this folder: it adds its line to the program's and does what the line says. This
-// header lists the commands and has the options that several of them share.
+// What every word of `strata` shares: its command line, and options that several words have. The words themselves are
+// listed in tools/launcher/words.hpp.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -23,24 +23,20 @@ struct CommandLine {
   }
 };
 
-// The commands, in the order of `strata --help`.
-#define STRATA_COMMANDS                                                                                   \
-  add_train, add_eval, add_sample, add_launch, add_plan, add_verify, add_compare, add_bench, add_plugins, \
-      add_schedule, add_trace, add_config, add_data, add_checkpoint, add_doctor
-using AddCommand = void(CommandLine& line);
-AddCommand STRATA_COMMANDS;
+// Adds every word of `strata` to its command line.
+void add_words(CommandLine& line);
 
-// A program of sdk/, beside this one.
-struct SdkProgram {
+// A program that lies beside `strata`.
+struct Program {
   std::string name;
-  std::string package;         // that it is installed with
-  std::string passed_on = "";  // an option of the command above that goes on to it if it was given
+  std::string package;         // that installs it
+  std::string passed_on = "";  // an option of the command above it that is passed on if it was given
 };
 
-// A command that such a program carries out: it gets all arguments, --help too. Without the program the command is an
-// EnvironmentError that says what to install.
-void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
-                     const SdkProgram& program);
+// Adds a subcommand that such a program carries out with all arguments, --help too. Running it throws EnvironmentError
+// with the package to install if the program does not exist.
+void add_program(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
+                 const Program& program);
 
 inline const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
 

@@ -23,7 +23,7 @@
 
 #include "text/printable.hpp"
 #include "text/standard_streams.hpp"
-#include "tools/launcher/sdk_commands.hpp"
+#include "tools/launcher/words.hpp"
 
 namespace {
 
@@ -91,12 +91,12 @@ bool lacks_address_space(const fs::path& torch, std::uintmax_t& least) {
   return !error && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < least;
 }
 
-// The program in `folder` behind a command of sdk/, empty for any other word. Where the program is not installed,
+// The program of its own in `folder` that carries the word out; empty for any other word. Where it is not installed,
 // libexec/strata/strata says which package has it.
 fs::path program_of(std::string_view word, const fs::path& folder) {
   std::error_code error;
-  for (const strata::cli::SdkCommand& command : strata::cli::sdk_commands)
-    if (const fs::path program = folder / ("strata_" + std::string(word)); command.name == word)
+  for (const strata::cli::ProgramWord& one : strata::cli::program_words)
+    if (const fs::path program = folder / ("strata_" + std::string(word)); one.name == word)
       return fs::exists(program, error) ? program : fs::path();
   return {};
 }

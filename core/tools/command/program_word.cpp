@@ -1,16 +1,14 @@
-// Commands that a program of sdk/ carries out.
+// The words of `strata`, and those that programs of their own carry out.
 #include <unistd.h>
 #include <strata/error.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 
 #include "interface/src/system_error.hpp"
 #include "tools/command/command.hpp"
-#include "tools/launcher/sdk_commands.hpp"
+#include "tools/launcher/words.hpp"
 #include "tools/ranks/run_ranks.hpp"
 
 namespace strata::cli {
@@ -26,7 +24,7 @@ std::string words_of(const CLI::App& command) {
 }
 
 // Replaces this process by a program from the same folder.
-[[noreturn]] void become(const std::string& command, const SdkProgram& chosen, std::vector<std::string> arguments) {
+[[noreturn]] void become(const std::string& command, const Program& chosen, std::vector<std::string> arguments) {
   std::error_code error;
   const std::string program = (launch::running_executable().parent_path() / chosen.name).string();
   if (!std::filesystem::exists(program, error))
@@ -42,8 +40,8 @@ std::string words_of(const CLI::App& command) {
 
 }  // namespace
 
-void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
-                     const SdkProgram& program) {
+void add_program(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
+                 const Program& program) {
   CLI::App& command = *parent.add_subcommand(name, text);
   command.set_help_flag();
   command.prefix_command();
@@ -55,47 +53,15 @@ void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& nam
   });
 }
 
-namespace {
+#define STRATA_DECLARE(word) void add_##word(CommandLine&);
+#define STRATA_NOTHING(word, package, text)
+STRATA_WORDS(STRATA_DECLARE, STRATA_NOTHING)
 
-void add_top_command(CommandLine& line, std::string_view name) {
-  const auto* const command =
-      std::find_if(sdk_commands.begin(), sdk_commands.end(), [&](const SdkCommand& one) { return one.name == name; });
-  add_sdk_command(line, line.app, std::string(name), std::string(command->text),
-                  {"strata_" + std::string(name), std::string(command->package), "--log-level"});
-}
-
-}  // namespace
-
-void add_bench(CommandLine& line) {
-  add_top_command(line, "bench");
-}
-
-void add_compare(CommandLine& line) {
-  add_top_command(line, "compare");
-}
-
-void add_plan(CommandLine& line) {
-  add_top_command(line, "plan");
-}
-
-void add_sample(CommandLine& line) {
-  add_top_command(line, "sample");
-}
-
-void add_schedule(CommandLine& line) {
-  add_top_command(line, "schedule");
-}
-
-void add_trace(CommandLine& line) {
-  add_top_command(line, "trace");
-}
-
-void add_verify(CommandLine& line) {
-  add_top_command(line, "verify");
-}
-
-void add_data(CommandLine& line) {
-  add_top_command(line, "data");
+void add_words(CommandLine& line) {
+#define STRATA_ADD_OWN(word) add_##word(line);
+#define STRATA_ADD_PROGRAM(word, package, text) \
+  add_program(line, line.app, #word, text, {"strata_" #word, package, "--log-level"});
+  STRATA_WORDS(STRATA_ADD_OWN, STRATA_ADD_PROGRAM)
 }
 
 }  // namespace strata::cli

@@ -1,0 +1,45 @@
+// The words of `strata`, in the order of `strata --help`: train, eval, ... Each is a folder of core/tools.
+//
+// OWN(word)                     the program `strata` carries the word out: `void add_WORD(CommandLine&)` in
+// WORD/WORD.cpp PROGRAM(word, package, text)  strata_WORD, a program beside it, carries the word out: WORD/main.cpp.
+// bin/strata starts
+//                               it at once, because loading libtorch into a process takes a fifth of a second.
+//                               `package` installs it; `text` is the word's line in `strata --help`.
+//
+// core/tools/CMakeLists.txt and tests/words.py read this list too: one row a line.
+#pragma once
+#include <array>
+#include <string_view>
+
+// clang-format off
+#define STRATA_WORDS(OWN, PROGRAM) \
+  OWN(train) \
+  OWN(eval) \
+  PROGRAM(sample, "strata", "Generate text with trained weights") \
+  OWN(launch) \
+  PROGRAM(plan, "strata", "Show the memory and traffic of every rank in a step, without training") \
+  PROGRAM(verify, "strata", "Check that a config's gradients are those of one process") \
+  PROGRAM(compare, "strata", "Compare training runs: speed, memory, traffic and numbers") \
+  PROGRAM(bench, "strata-sdk", "Measure one plugin's speed against the fastest possible") \
+  OWN(plugins) \
+  PROGRAM(schedule, "strata", "Draw pipeline schedules") \
+  PROGRAM(trace, "strata", "Compare what the ranks did with what their schedule predicts") \
+  OWN(config) \
+  PROGRAM(data, "strata", "Make and inspect token files") \
+  OWN(checkpoint) \
+  OWN(doctor)
+// clang-format on
+
+namespace strata::cli {
+
+struct ProgramWord {
+  std::string_view name, package, text;
+};
+
+#define STRATA_NOTHING(word)
+#define STRATA_ROW(word, package, text) ProgramWord{#word, package, text},
+inline constexpr std::array program_words{STRATA_WORDS(STRATA_NOTHING, STRATA_ROW)};
+#undef STRATA_NOTHING
+#undef STRATA_ROW
+
+}  // namespace strata::cli
