@@ -11,6 +11,7 @@ import shutil
 
 import pytest
 from commands import call, check_refused, run, told
+from words import program_words
 
 PRIVATE = re.compile(r"lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)")
 LIBTORCH = re.compile(r"lib(torch|c10|torch_cpu|torch_cuda|c10_cuda)\.so$|libcudart\.so\.")
