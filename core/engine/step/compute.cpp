@@ -19,7 +19,8 @@ LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro
   MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
   batch.loss_seed = loss_seed_;
   batch.random_key = random_key(stage_.store->device(), input_of_step.seed, input_of_step.step, layer.number);
-  seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
+  const LayerGenerator generator(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample,
+                                 layer.number);
   LayerOutput output = plugin_call(
       stage_.model_name,
       [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,

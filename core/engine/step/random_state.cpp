@@ -27,12 +27,19 @@ at::Tensor random_key(at::Device device, std::uint64_t seed, std::int64_t step, 
   return at::full({}, key, at::TensorOptions().dtype(at::kLong).device(device));
 }
 
-void seed_layer(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer) {
+LayerGenerator::LayerGenerator(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                               int layer) {
   if (device.is_meta()) return;
-  const std::uint64_t value = mixed(seed, {step, sample, static_cast<std::int64_t>(layer)});
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_current_seed(value);
+  generator_ = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  state_ = generator_.get_state();
+  generator_.set_current_seed(mixed(seed, {step, sample, static_cast<std::int64_t>(layer)}));
+}
+
+LayerGenerator::~LayerGenerator() {
+  if (!generator_.defined()) return;
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  generator_.set_state(state_);
 }
 
 }  // namespace strata::runtime

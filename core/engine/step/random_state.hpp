@@ -1,4 +1,5 @@
 #pragma once
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -11,8 +12,19 @@ std::uint64_t mix(std::uint64_t x);
 // Returns MicroBatch::random_key.
 at::Tensor random_key(at::Device device, std::uint64_t seed, std::int64_t step, int layer);
 
-// Sets the device's generator for one layer and micro-batch of one step, so that a recomputed forward draws the same
-// numbers, independently of rank and stage. Does nothing on meta.
-void seed_layer(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer);
+// libtorch's default generator of a device, for one layer and micro-batch of one step: seeded, so that a recomputed
+// forward draws equal numbers, independently of rank and stage. The destructor restores the program's own state. Does
+// nothing on meta.
+class LayerGenerator {
+ public:
+  LayerGenerator(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer);
+  ~LayerGenerator();
+  LayerGenerator(const LayerGenerator&) = delete;
+  LayerGenerator& operator=(const LayerGenerator&) = delete;
+
+ private:
+  at::Generator generator_;  // undefined on meta
+  at::Tensor state_;         // the program's
+};
 
 }  // namespace strata::runtime

@@ -139,6 +139,21 @@ TEST_CASE("evaluation gives the loss and leaves training as it is") {
   CHECK_THAT(refusal([&] { undisturbed.evaluate(random_batches(1, 4)); }), Contains("4 micro-batches were given"));
 }
 
+TEST_CASE("steps and evaluations leave libtorch's default generator to the program") {
+  const Config config;
+  const auto draw = [] { return at::rand({8}); };
+  at::manual_seed(7);
+  const at::Tensor wanted_first = draw(), wanted_second = draw(), wanted_third = draw();
+  Engine engine = initialize(small_model(), config.file());
+  const std::vector<Batch> batches = random_batches(7);
+  at::manual_seed(7);
+  CHECK(draw().equal(wanted_first));
+  engine.train_batch(batches);
+  CHECK(draw().equal(wanted_second));
+  engine.evaluate(batches);
+  CHECK(draw().equal(wanted_third));
+}
+
 TEST_CASE("checkpoints are refused where they cannot be") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
