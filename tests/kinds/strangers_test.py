@@ -192,9 +192,9 @@ ATTEMPTS = {
     "signals them": (signal_each, PermissionError),
     "counts keys as c10d's client does": (lambda run: ask(run, VALIDATE, PING, COUNT_KEYS), b""),
     "counts keys without a greeting": (lambda run: ask(run, COUNT_KEYS), b""),
-    "counts keys of another run": (lambda run: ask(run, VALIDATE, set_key("/strata/run/nproc/0", ""), PING, COUNT_KEYS), b"0THR"),
+    "counts keys of another run": (lambda run: ask(run, VALIDATE, set_key("strata/run/nproc/0", ""), PING, COUNT_KEYS), b"0THR"),
     "ends the run as c10d's client would": (lambda run: ask(run, VALIDATE, PING, verdict(run), PING), b""),
-    "ends the run under another name": (lambda run: ask(run, VALIDATE, set_key("/strata/run/run/0", ""), PING, verdict(run), PING), b"0THR"),
+    "ends the run under another name": (lambda run: ask(run, VALIDATE, set_key("strata/run/run/0", ""), PING, verdict(run), PING), b"0THR"),
 }
 
 
@@ -209,7 +209,7 @@ def test_another_user(run, name):
 
 def test_the_store_answers_those_who_know_the_name(run):
     """The attempts above are refused for their names only."""
-    answer = ask(run, VALIDATE, set_key(f"/strata/run/{run.name}", ""), PING, COUNT_KEYS, enough=12)
+    answer = ask(run, VALIDATE, set_key(f"strata/run/{run.name}", ""), PING, COUNT_KEYS, enough=12)
     assert len(answer) == 12 and struct.unpack("=Iq", answer)[1] > 2, answer
 
 

@@ -83,11 +83,7 @@ void StoreConnection::connect(const std::string& host, int port, Clock::time_poi
 // Strata serves answers nobody who does not (see store_server.hpp).
 void StoreConnection::greet(const std::string& run, Clock::time_point deadline) {
   StoreRequest greeting(StoreCommand::Validate);
-  greeting.put(store_magic)
-      .put(static_cast<std::uint8_t>(StoreCommand::Set))
-      .text("/strata/run/" + run)
-      .text("")
-      .ping();
+  greeting.put(store_magic).put(static_cast<std::uint8_t>(StoreCommand::Set)).text(greeting_key + run).text("").ping();
   std::array<char, sizeof store_nonce> answer{};
   std::size_t got = 0;
   try {

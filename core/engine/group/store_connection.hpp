@@ -25,6 +25,8 @@ enum class StoreCommand : std::uint8_t {
   MultiSet = 11,
   Ping = 13,
 };
+// Key that a client sets to name its run, without the name.
+inline constexpr const char* greeting_key = "strata/run/";
 inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // number after Validate
 // Number after Ping, and its answer. As text it ends two lines, so a line-based server (web server) responds at once.
 inline constexpr std::uint32_t store_nonce = 0x0A0D0A0D;

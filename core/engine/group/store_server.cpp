@@ -45,7 +45,7 @@ struct Client {
 class ServerLoop {
  public:
   ServerLoop(int listening, int wake, int events, const std::string& run, const std::atomic<bool>& ends)
-      : listening_(listening), wake_(wake), events_(events), greeting_("/strata/run/" + run), ends_(ends) {}
+      : listening_(listening), wake_(wake), events_(events), greeting_(greeting_key + run), ends_(ends) {}
   ~ServerLoop() {
     for (const auto& [handle, client] : clients_) close(handle);
     for (const int handle : {listening_, events_}) close(handle);

@@ -215,7 +215,7 @@ TEST_CASE("the store answers nobody who does not know the run's name") {
   list.put(store_magic).put(std::uint8_t{17});  // LIST_KEYS of c10d's servers
   CHECK(answer_to(list.bytes()) == 0);
   StoreRequest end(StoreCommand::Validate);
-  end.put(store_magic).put(static_cast<std::uint8_t>(StoreCommand::Set)).text("/strata/run/guessed").text("");
+  end.put(store_magic).put(static_cast<std::uint8_t>(StoreCommand::Set)).text("strata/run/guessed").text("");
   end.put(static_cast<std::uint8_t>(StoreCommand::Set)).text("/secret").text("changed");
   CHECK(answer_to(end.bytes()) == sizeof store_of_another_run);
   CHECK(answer_to("GET / HTTP/1.1\r\n\r\n") == 0);
