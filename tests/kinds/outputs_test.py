@@ -94,7 +94,7 @@ def link_to_nowhere(place):
 
 
 def no_permission(place):
-    return "/sys/there"  # where even root cannot make a file
+    return os.path.join("/sys" if os.path.ismount("/sys") else "/proc", "there")  # where even root cannot make a file; a chroot may have no /sys
 
 
 ALL = [below_a_file, name_too_long, loop, link_to_nowhere, no_permission]
