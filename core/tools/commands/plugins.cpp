@@ -249,7 +249,7 @@ void add_plugins(CommandLine& line) {
       "  strata plugins show partitioner/zero3\n"
       "  strata plugins show --all --format markdown");
   line.on(show, [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); });
-  add_sdk_command(line, plugins, "check", "Run the SDK's conformance kit on a plugin",
+  add_sdk_command(line, plugins, "check", "Run the conformance kit on plugins",
                   {"strata_conformance", "strata-sdk", "--plugin-path"});
   add_sdk_command(line, plugins, "new", "Create a plugin project that builds and passes the conformance kit",
                   {"strata_new_plugin", "strata-sdk"});

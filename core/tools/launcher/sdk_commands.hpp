@@ -13,14 +13,14 @@ struct SdkCommand {
 };
 
 inline constexpr std::array sdk_commands{
-    SdkCommand{"bench", "Measure one plugin's speed against the fastest possible", "strata-sdk"},
+    SdkCommand{"bench", "Measure a plugin's speed against a lower bound", "strata-sdk"},
     SdkCommand{"compare", "Compare training runs: speed, memory, traffic and numbers", "strata"},
-    SdkCommand{"data", "Make and inspect token files", "strata"},
-    SdkCommand{"plan", "Show the memory and traffic of every rank in a step, without training", "strata"},
+    SdkCommand{"data", "Create and inspect token files", "strata"},
+    SdkCommand{"plan", "Predict the memory and traffic of each rank in a step, without training", "strata"},
     SdkCommand{"sample", "Generate text with trained weights", "strata"},
     SdkCommand{"schedule", "Draw pipeline schedules", "strata"},
-    SdkCommand{"trace", "Compare what the ranks did with what their schedule predicts", "strata"},
-    SdkCommand{"verify", "Check that a config's gradients are those of one process", "strata"},
+    SdkCommand{"trace", "Compare the measured timeline of the pipeline stages with the predicted one", "strata"},
+    SdkCommand{"verify", "Compare a config's gradients with those of a single process", "strata"},
 };
 
 }  // namespace strata::cli
