@@ -61,7 +61,7 @@
       "updates and checkpoints stay exact. A stage that keeps weights whole then stores this rank's shard twice.")     \
   OPTION(text, gradients_on_wire, "exact", "one_of=exact|int8|int4", "",                                               \
          "Format of reduced gradients. int8, int4: 8 or 4 bits with one scale per block, a quarter or an eighth of "   \
-         "the bytes of fp32. A rank sends values that are off by at most 1/254 or 1/14 of the largest in their "       \
+         "the bytes of fp32. The values that a rank sends are off by at most 1/254 or 1/14 of the largest in their "   \
          "block, once inside a group and again across groups. The sum is in fp32, in the order of the ranks. int4 "    \
          "needs error_feedback to converge as well.")                                                                  \
   OPTION(boolean, error_feedback, false, "", "",                                                                       \
