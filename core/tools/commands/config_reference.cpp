@@ -4,6 +4,7 @@
 #include <cctype>
 #include <ostream>
 #include <set>
+#include <utility>
 
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
@@ -150,7 +151,10 @@ std::string nested(const std::string& path, const std::string& value) {
 
 void explain(const Setting& setting, std::ostream& output) {
   const OptionSpec& option = setting.option;
-  output << option.name << "\n  " << description_of(setting) << "\n";
+  output << option.name << "\n  ";
+  for (const char letter : cases_apart(description_of(setting), option))
+    output << (letter == '\n' ? "\n  " : std::string(1, letter));
+  output << "\n";
   const auto line = [&](const char* name, const std::string& text) {
     if (!text.empty()) output << "  " << name << text << "\n";
   };
@@ -193,7 +197,8 @@ void print_section(const std::vector<const Setting*>& settings, report::TableFor
   for (const Setting* one : settings) {
     const OptionSpec& option = one->option;
     const std::string affects = text_of(one->effect.affects).word;
-    const std::string what = description_of(*one) + (one->automatic.empty() ? "" : " auto: " + one->automatic + ".");
+    std::string what = description_of(*one) + (one->automatic.empty() ? "" : " auto: " + one->automatic + ".");
+    if (markdown) what = cases_apart(std::move(what), option);
     table.rows.push_back({code(option.name), option.type,
                           one->required ? "required" : code(option.default_text.empty() ? "\"\"" : option.default_text),
                           option.type == "plugin" ? "" : range_with_unit(option),

@@ -156,6 +156,17 @@ std::string range_with_unit(const OptionSpec& option) {
   return range + (range.empty() || unit.empty() ? "" : " ") + unit;
 }
 
+std::string cases_apart(std::string text, const OptionSpec& option) {
+  const auto find = [&](const std::string& end, const std::string& choice) { return text.find(end + choice + ":"); };
+  const bool are_cases = std::ranges::any_of(
+      option.choices, [&](const std::string& choice) { return find(". ", choice) != std::string::npos; });
+  if (!are_cases) return text;
+  for (const std::string& choice : option.choices)
+    for (const char* const end : {". ", "; "})
+      if (const std::size_t at = find(end, choice); at != std::string::npos) text[at + 1] = '\n';
+  return text;
+}
+
 void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
   for (const FoundPlugin* const plugin : plugins) {
     const Manifest& manifest = plugin->manifest;
@@ -164,8 +175,8 @@ void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream&
         << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
     std::vector<Row> rows{{"option", "type", "default", "range", "description"}};
     for (const OptionSpec& option : manifest.options) {
-      rows.push_back(
-          {code(option.name), option.type, code(option.default_text), range_with_unit(option), option.documentation});
+      rows.push_back({code(option.name), option.type, code(option.default_text), range_with_unit(option),
+                      cases_apart(option.documentation, option)});
     }
     if (manifest.options.empty())
       out << "No options.\n";

@@ -57,6 +57,7 @@ TEST_CASE("strata config explain says all that there is to a key") {
   CHECK(both.find("\n\noptimizer.sgd.weight_decay\n") != std::string::npos);
   CHECK(explained("data.path").find("  ranks     paths may differ between hosts; their contents must be identical\n") !=
         std::string::npos);
+  CHECK(explained("data.order").starts_with("data.order\n  Order of the samples.\n  sequential: as in the file;\n"));
   CHECK(explained("train.seed").find("  resume    must stay the same\n") != std::string::npos);
   CHECK(explained("train.steps").find("  default   none (required)\n") != std::string::npos);
   CHECK(explained("train.micro_batch").find("  default   auto: global_batch / (") != std::string::npos);
@@ -83,6 +84,7 @@ TEST_CASE("The config reference has every key and every option") {
     INFO(key.option.name);
     CHECK(text.find("`" + key.option.name + "`") != std::string::npos);
   }
+  CHECK(text.find(" | Order of the samples.<br>sequential: as in the file;<br>shuffled: ") != std::string::npos);
   CHECK(text.find("\n## optimizer/adamw\n") != std::string::npos);
   CHECK(text.find("`betas`") != std::string::npos);
 }
