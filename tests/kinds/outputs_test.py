@@ -8,28 +8,20 @@ import shutil
 
 import pytest
 from engine import TINY_MODELS, write_tokens
+from help_pages import pages
 from place import REPOSITORY
 from side_by_side import Commands
 
-# --- the members, from the texts that tests/house and tests/readme compare with the program --------------------------------------------
+# --- the members, from the help of every command and from the config reference, which tests/readme compares with the program ----------
 
-HELP = (REPOSITORY / "tests/house/help.txt").read_text()
 REFERENCE = (REPOSITORY / "configs/REFERENCE.md").read_text()
 WRITES = re.compile(r"[Ww]rite\b.* (to|in) this (new )?(file|folder)|(file|folder) to write|page with .* to this file|Keep .* in this folder"
-                    r"|Write what .* to this file|go on with the file", re.I)
+                    r"|continue the file", re.I)
 
 
 def options_that_write():
     """(command, option) of each whose help says that it names what is written."""
-    found = []
-    for page in HELP.split("\n$ strata ")[1:]:
-        command = page.split(" --help", 1)[0].strip()
-        command = "" if command.startswith("--") else command
-        for entry in re.findall(r"^  (\S+)[^\n]*(?:\n {8,}[^\n]*)*", page, re.M):
-            text = re.search(rf"^  {re.escape(entry)}[^\n]*(?:\n {{8,}}[^\n]*)*", page, re.M)[0]
-            if WRITES.search(re.sub(r"\s+", " ", text)):
-                found.append((command, entry.split(",")[-1]))
-    return found
+    return [(page.command, option.name.split(",")[-1]) for page in pages() for option in page.options() if WRITES.search(option.text)]
 
 
 def keys_that_write():

@@ -225,7 +225,7 @@ def commands_with_nproc():
     """Those whose help has --nproc, as tests/house/help.txt records it."""
     for part in (REPOSITORY / "tests/house/help.txt").read_text().split("\n$ strata ")[1:]:
         command = part.split(" --help", 1)[0]
-        if re.search(r"^  (--ranks,)?--nproc ", part, re.M) and command not in walked.PLANS_FOR_RANKS:
+        if re.search(r"^  (--ranks,)?--nproc\b", part, re.M) and command not in walked.PLANS_FOR_RANKS:
             yield command
 
 

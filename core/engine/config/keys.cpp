@@ -30,30 +30,32 @@ void set_layers(RunConfig& run, const OptionValue& value) {
 
 // A model with other options has other parameters, which resuming compares by themselves.
 Key model_key() {
-  Key key = plugin_key("model", "model", Affects::Samples, "the layers that are trained", CHOICE(model.plugin));
+  Key key = plugin_key("model", "model", Affects::Samples, "model architecture to train", CHOICE(model.plugin));
   key.options = Affects::Numbers;
   key.required = true;
   return key;
 }
 
 Key validation_plugin_key() {
-  Key key = plugin_key("validation", "data", Affects::Nothing, "how that file is read", CHOICE(validation.data.plugin));
-  key.option.default_text = "that of data.plugin";
+  Key key = plugin_key("validation", "data", Affects::Nothing, "format of the validation file",
+                       CHOICE(validation.data.plugin));
+  key.option.default_text = "the value of data.plugin";
   return key;
 }
 
 std::vector<Key> make_keys() {
   std::vector<Key> all;
   const auto add = [&](const std::vector<Key>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
+  add({plugin_key("device", "device", Affects::Numbers, "device that holds and computes tensors", CHOICE(device)),
        model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
-  add({plugin_key("data", "data", Affects::Samples, "how files are read as tokens", CHOICE(data.plugin)),
+  add({plugin_key("data", "data", Affects::Samples, "format of the token file", CHOICE(data.plugin)),
        make_key("data.path", "text", required, "", "", same_content(Affects::Numbers),
-                "the token file, or a pattern of several such as train_*.bin; for megatron its PREFIX",
+                "the token file, or a pattern of several, such as `train_*.bin`; for megatron the PREFIX of its .bin "
+                "and .idx files",
                 STRATA_KEY_SETTER(text, data.path)),
        make_key("data.order", "text", "sequential", "one_of=sequential|shuffled|own", "", Affects::Samples,
-                "the order of the samples; shuffled: permuted by train.seed; own: the data plugin's own order, if it "
-                "has one",
+                "order of the samples. sequential: as in the file; shuffled: permuted by train.seed; own: defined by "
+                "the data plugin, if it declares own_order",
                 [](RunConfig& run, const OptionValue& value) {
                   const auto& order = std::get<std::string>(value);
                   run.data.order = order == "own"        ? DataOrder::Own
@@ -61,94 +63,94 @@ std::vector<Key> make_keys() {
                                                          : DataOrder::Sequential;
                 }),
        make_key("data.documents", "text", "packed", "one_of=packed|separate", "", Affects::Samples,
-                "what a sample holds; packed: tokens of the file in a row, of several documents too; separate: tokens "
-                "of one document, where a long one is cut into several samples and the last of them is filled up with "
-                "targets that do not count"),
-       make_key("data.document_end", "integer", automatic("none, which is enough for packed documents"),
+                "contents of a sample. packed: consecutive tokens of the file, across document boundaries; separate: "
+                "tokens of one document only. A document longer than a sample is split, and its last sample is padded "
+                "with targets that do not count in the loss"),
+       make_key("data.document_end", "integer", automatic("none, which is sufficient for packed documents"),
                 "min=0,max=4294967295", "", Affects::Samples,
-                "the id of the token that ends each document, which data.documents: separate needs"),
+                "token id that ends each document; required by data.documents: separate"),
        make_key("validation.path", "text", "", "", "", same_content(Affects::Files),
-                "the token file to measure the validation loss on; empty: no validation",
+                "token file for the validation loss; empty: no validation",
                 STRATA_KEY_SETTER(text, validation.data.path)),
        validation_plugin_key(),
-       make_key("validation.documents", "text", automatic("that of data.documents"), "one_of=packed|separate", "",
-                Affects::Nothing, "what a sample of that file holds; see data.documents"),
-       make_key("validation.document_end", "integer", automatic("that of data.document_end"), "min=0,max=4294967295",
-                "", Affects::Nothing, "the id of the token that ends each document of that file"),
+       make_key("validation.documents", "text", automatic("the value of data.documents"), "one_of=packed|separate", "",
+                Affects::Nothing, "contents of a sample of the validation file; see data.documents"),
+       make_key("validation.document_end", "integer", automatic("the value of data.document_end"),
+                "min=0,max=4294967295", "", Affects::Nothing,
+                "token id that ends each document of the validation file"),
        STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
-                  "the learning rate of every update; some schedules also give its momentum",
-                  CHOICE(learning_rate.plugin)),
-       make_key("learning_rate.base", "number", automatic("the schedule has rates of its own"), "min=0", "",
-                Affects::Numbers, "the learning rate after the warm-up",
+                  "learning rate schedule; some schedules also set the momentum", CHOICE(learning_rate.plugin)),
+       make_key("learning_rate.base", "number", automatic("not set, for schedules that define their own rates"),
+                "min=0", "", Affects::Numbers, "learning rate after the warm-up",
                 [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
        STRATA_LEARNING_RATE_KEYS(LEARNING_RATE_ROW)});
-  add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
-                STRATA_KEY_SETTER(integer, parallel.pipeline)),
-       make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
-                "ranks that share each layer: its heads, the MLP's channels and the vocabulary",
-                STRATA_KEY_SETTER(integer, parallel.tensor)),
+  add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
+                "number of pipeline stages", STRATA_KEY_SETTER(integer, parallel.pipeline)),
+       make_key(
+           "parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
+           "number of tensor-parallel ranks, which split the heads, the MLP channels and the vocabulary of each layer",
+           STRATA_KEY_SETTER(integer, parallel.tensor)),
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
-                Affects::Numbers, "data-parallel ranks")});
+                Affects::Numbers, "number of data-parallel ranks")});
   add({STRATA_PIPELINE_KEYS(ROW)});
   add({plugin_key("partitioner", "partitioner", Affects::Numbers,
-                  "which slices of parameters, gradients and optimizer state a rank keeps", CHOICE(partitioner)),
+                  "sharding of parameters, gradients and optimizer state over the data-parallel ranks",
+                  CHOICE(partitioner)),
        plugin_key("precision", "precision", Affects::Numbers, "number formats and loss scaling", CHOICE(precision)),
-       plugin_key("scheduler", "scheduler", Affects::Numbers, "the order of forward and backward over stages",
-                  CHOICE(scheduler)),
-       plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
-       make_key(
-           "step_policy", "text", "plain", "one_of=plain|delayed|speculative|local", "", Affects::Numbers,
-           "when a step's gradient updates the parameters; plain: at the end of that step; delayed: in the next "
-           "one, after its last use of the parameter, so that the update waits for no norm and no reduction and "
-           "what it brings from a disk comes beside the backward; the last gradient of a run stays pending: N "
-           "steps make N - 1 updates; speculative: as plain, bit by bit, but a pipeline's stages begin "
-           "the next step before the norm is known, and do it again where the norm clips or skips; master weights "
-           "and optimizer state are kept twice; local: groups of ranks train by themselves, each on its part of the "
-           "batch, and average their weights every local.steps steps (local SGD, DiLoCo); "
-           "evaluations and exports have the weights that groups had in common last",
-           [](RunConfig& run, const OptionValue& value) {
-             const std::string& name = std::get<std::string>(value);
-             run.step_policy = name == "delayed"       ? StepPolicy::Delayed
-                               : name == "speculative" ? StepPolicy::Speculative
-                               : name == "local"       ? StepPolicy::Local
-                                                       : StepPolicy::Plain;
-           }),
+       plugin_key("scheduler", "scheduler", Affects::Numbers,
+                  "pipeline schedule: the order of forward and backward passes over the stages", CHOICE(scheduler)),
+       plugin_key("optimizer", "optimizer", Affects::Numbers, "parameter update rule", CHOICE(optimizer)),
+       make_key("step_policy", "text", "plain", "one_of=plain|delayed|speculative|local", "", Affects::Numbers,
+                "time at which a step's gradient updates the parameters. plain: at the end of the step. delayed: in "
+                "the next step, after its last use of the parameter, so that the update waits for no norm or reduction "
+                "and its disk reads overlap with the backward. The last gradient of a run stays pending, so N steps "
+                "make N - 1 updates. speculative: bit-identical to plain, but the pipeline stages start the next step "
+                "before the norm is known, and redo it if the norm leads to clipping or a skipped update. Keeps a "
+                "second copy of master weights and optimizer state. local: groups of ranks train independently on "
+                "their parts of the batch and average their weights every local.steps steps (local SGD, DiLoCo). "
+                "Evaluations and exports use the last weights common to all groups",
+                [](RunConfig& run, const OptionValue& value) {
+                  const std::string& name = std::get<std::string>(value);
+                  run.step_policy = name == "delayed"       ? StepPolicy::Delayed
+                                    : name == "speculative" ? StepPolicy::Speculative
+                                    : name == "local"       ? StepPolicy::Local
+                                                            : StepPolicy::Plain;
+                }),
        STRATA_LOCAL_KEYS(LOCAL_ROW) make_key(
            "parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
-           "rules for parameters by name: trainable, learning rate, weight decay; of two rules the later wins"),
-       make_key(
-           "compare", "variants", "[]", "", "", Affects::Nothing,
-           "the variants that `strata compare` trains, each a text of KEY=VALUE settings; the first is the baseline"),
+           "rules for parameters by name: trainable, learning rate, weight decay; later rules take precedence"),
+       make_key("compare", "variants", "[]", "", "", Affects::Nothing,
+                "variants for `strata compare`, each a text of KEY=VALUE settings; the first is the baseline"),
        make_key("activations.checkpoint", "layers", "none", "", "", Affects::Numbers,
-                "layers that keep only their input and recompute their activations in backward", set_layers),
+                "layers with activation checkpointing, which keep only their input and recompute their activations in "
+                "the backward",
+                set_layers),
        STRATA_ACTIVATION_KEYS(ROW)
            plugin_key("offload.parameters", "offload", Affects::Nothing,
-                      "the memory that holds a rank's parts of parameters between their uses; none: device memory",
+                      "memory tier of a rank's parameter shards between their uses; none: device memory",
                       CHOICE(offload.parameters), true),
        plugin_key("offload.optimizer", "offload", Affects::Nothing,
-                  "the memory that holds optimizer state, master weights and gradients; none: device memory",
+                  "memory tier of optimizer state, master weights and gradients; none: device memory",
                   CHOICE(offload.optimizer), true),
        plugin_key("offload.activations", "offload", Affects::Nothing,
-                  "the memory that holds the inputs of recomputed layers between forward and backward; none: device "
-                  "memory",
+                  "memory tier of the inputs of recomputed layers between forward and backward; none: device memory",
                   CHOICE(offload.activations), true),
        plugin_key("offload.host", "offload", Affects::Nothing,
-                  "where offload is automatic: a home in the host's memory that may be chosen; none: not there",
-                  CHOICE(offload.host), true),
+                  "host-memory tier available to offload.automatic; none: no such tier", CHOICE(offload.host), true),
        plugin_key("offload.disk", "offload", Affects::Nothing,
-                  "where offload is automatic: a home on a disk that may be chosen; none: not there",
-                  CHOICE(offload.disk), true),
+                  "disk tier available to offload.automatic; none: no such tier", CHOICE(offload.disk), true),
        STRATA_OFFLOAD_KEYS(OFFLOAD_ROW) plugin_key("communicator", "communicator", Affects::Nothing,
-                                                   "what carries tensors between ranks", CHOICE(communicator.plugin)),
+                                                   "transport of tensors between ranks", CHOICE(communicator.plugin)),
        STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(ROW)
            make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
-                    "what `device: auto` means: the first of these that this machine can use"),
+                    "value of `device: auto`: the first device in the list that this machine can use"),
        make_key("automatic.offload.host", "rule", "", "", "", Affects::Nothing,
-                "what `offload.host: auto` means, its default where offload is automatic"),
+                "value of `offload.host: auto`, which is the default with offload.automatic"),
        make_key("automatic.communicator", "rule", "", "", "", Affects::Nothing,
-                "what `communicator: auto` means for each device: of a list the first that connects the run's ranks")});
+                "value of `communicator: auto` for each device; of a list, the first communicator that can connect the "
+                "run's ranks")});
   return all;
 }
 

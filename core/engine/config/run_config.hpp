@@ -35,9 +35,10 @@ struct PluginChoice {
 #define STRATA_KEY_MEMBER(type, member, path, value, limits, unit, effect, documentation) \
   STRATA_OPTION_TYPE_##type member{};
 
-#define STRATA_MODEL_KEYS(KEY)                                                                             \
-  KEY(text, init, "model.init", "", "", "", same_content(Affects::Files),                                  \
-      "folder with initial weights (config.json, model.safetensors); empty: random ones, from train.seed") \
+#define STRATA_MODEL_KEYS(KEY)                                                                                         \
+  KEY(text, init, "model.init", "", "", "", same_content(Affects::Files),                                              \
+      "folder of initial weights in Hugging Face format (config.json, model.safetensors); empty: random weights from " \
+      "train.seed")                                                                                                    \
   KEY(integer, seq_len, "model.seq_len", required, "min=1,max=1e9", "tokens", Affects::Samples, "tokens per sample")
 
 struct ModelConfig {
@@ -59,9 +60,9 @@ struct DataConfig {
 // Keys of validation, on tokens that are not trained on.
 #define STRATA_VALIDATION_KEYS(KEY)                                                                            \
   KEY(integer, every, "validation.every", "0", "min=0,max=1e12", "steps", Affects::Nothing,                    \
-      "steps from one validation to the next; 0: at the end only")                                             \
+      "steps between validations; 0: only at the end")                                                         \
   KEY(integer, samples, "validation.samples", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing, \
-      "samples to measure, from the first on")
+      "number of samples to evaluate, from the start of the file")
 
 struct ValidationConfig {
   DataConfig data;                           // validation data; no path: no validation; always sequential
@@ -71,20 +72,20 @@ struct ValidationConfig {
 // Keys of training. A missing one of the three batch sizes is derived from the others: batch.hpp.
 #define STRATA_TRAIN_KEYS(KEY)                                                                                     \
   KEY(integer, steps, "train.steps", required, "min=1,max=1e12", "steps", Affects::Numbers,                        \
-      "optimizer steps of the run")                                                                                \
+      "total number of optimizer steps")                                                                           \
   KEY(integer, micro_batch, "train.micro_batch", automatic("global_batch / (accumulation x data-parallel ranks)"), \
-      "min=1,max=1e9", "samples", Affects::Numbers, "samples in one forward pass of one rank")                     \
+      "min=1,max=1e9", "samples", Affects::Numbers, "samples per forward pass of one rank")                        \
   KEY(integer, accumulation, "train.accumulation",                                                                 \
-      automatic("global_batch / (micro_batch x data-parallel ranks), or 1 when only one of the two is given"),     \
+      automatic("global_batch / (micro_batch x data-parallel ranks); 1 if only one of the two is given"),          \
       "min=1,max=1e9", "micro-batches", Affects::Numbers, "micro-batches per optimizer step")                      \
   KEY(integer, global_batch, "train.global_batch", automatic("micro_batch x accumulation x data-parallel ranks"),  \
-      "min=1,max=1e12", "samples", Affects::Samples, "samples per optimizer step, over all ranks")                 \
+      "min=1,max=1e12", "samples", Affects::Samples, "samples per optimizer step over all ranks")                  \
   KEY(number, clip, "train.clip", "1.0", "min=0", "", Affects::Numbers,                                            \
-      "largest gradient norm: gradients with a larger norm are scaled down to it; 0: no clipping")                 \
+      "maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping")                 \
   KEY(integer, seed, "train.seed", "1", "min=0", "", Affects::Samples,                                             \
-      "seed of initial weights, dropout and sample order")                                                         \
+      "random seed of initial weights, dropout and sample order")                                                  \
   KEY(integer, log_every, "train.log_every", "1", "min=1", "steps", Affects::Nothing,                              \
-      "print a line every so many steps, and after ten seconds in any case")
+      "steps between progress lines; at least one line is printed every 10 s")
 
 struct TrainConfig {
   STRATA_TRAIN_KEYS(STRATA_KEY_MEMBER)
@@ -97,36 +98,36 @@ struct RecomputedLayers {
   bool covers(std::int64_t layer) const;
 };
 
-#define STRATA_ACTIVATION_KEYS(KEY)                                                                          \
-  KEY(boolean, partitions_inputs, "activations.partition", "false", "", "", Affects::Nothing,                \
-      "each rank of a tensor group keeps a part of what recomputed layers read, and the ranks gather it in " \
-      "backward; needs parallel.tensor of at least 2. With parallel.sequence they keep parts already")
+#define STRATA_ACTIVATION_KEYS(KEY)                                                                                   \
+  KEY(boolean, partitions_inputs, "activations.partition", "false", "", "", Affects::Nothing,                         \
+      "shard the saved inputs of recomputed layers over the tensor group and all-gather them in the backward. Needs " \
+      "parallel.tensor of at least 2; with parallel.sequence the inputs are sharded already")
 
 #define STRATA_OFFLOAD_KEYS(KEY)                                                                                       \
   KEY(boolean, automatic, "offload.automatic", "false", "", "", Affects::Nothing,                                      \
-      "choose the homes and ratios of what this section leaves open, and the recomputation and the order of passes "   \
-      "where the config leaves them open, from a few measured steps: the fastest that fits the budgets. All give the " \
-      "same numbers. `offload: auto` is short for it")                                                                 \
+      "automatic choice of the tiers, offload ratios, recomputation and pass order that the config leaves open. A "    \
+      "few steps are measured, and the fastest choice within memory_budget and device_budget is used. All choices "    \
+      "give the same numbers. `offload: auto` is the short form")                                                      \
   KEY(integer, update_elements, "offload.update_elements", "8388608", "min=1,max=1e12", "elements", Affects::Nothing,  \
-      "optimizer state that the host cannot address where it rests, as on nvme, is brought and updated by so many "    \
-      "elements at a time, if the optimizer is element-wise; DeepSpeed's sub_group_size")                              \
+      "elements per chunk when updating optimizer state that is not memory-mapped (nvme) with an element-wise "        \
+      "optimizer; DeepSpeed's sub_group_size")                                                                         \
   KEY(size, read_ahead, "offload.read_ahead", "256MiB", "", "bytes", Affects::Nothing,                                 \
-      "bytes that are brought from disks before their use while the step computes, and as many on their way back; "    \
-      "either uses room that the other leaves free. 0: none")                                                          \
+      "buffer size for disk reads ahead of use, and again for writes behind; each may borrow what the other leaves "   \
+      "free. 0: no read-ahead")                                                                                        \
   KEY(number, parameters_ratio, "offload.parameters_ratio", "1", "min=0,max=1", "", Affects::Nothing,                  \
-      "how much of the parameters leaves, by whole layers spread over the model; the rest stays on the device")        \
+      "fraction of the parameters to offload, in whole layers spread over the model; the rest stays on the device")    \
   KEY(number, optimizer_ratio, "offload.optimizer_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
-      "how much of the optimizer's state, master weights and gradients leaves, by whole layers; DeepSpeed's ratio")    \
+      "fraction of optimizer state, master weights and gradients to offload, in whole layers; DeepSpeed's ratio")      \
   KEY(number, gradients_ratio, "offload.gradients_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
-      "of the gradients whose optimizer state leaves, how much leaves with it, by whole layers; the rest stays "       \
-      "on the device, which spares a disk a quarter of what AdamW in fp32 moves")                                      \
+      "fraction of the gradients to offload, in whole layers, among those whose optimizer state is offloaded. The "    \
+      "rest stays on the device, which saves a disk a quarter of the traffic of AdamW in fp32")                        \
   KEY(number, updates_at_end, "offload.updates_at_end", "0", "min=0,max=1", "", Affects::Nothing,                      \
-      "how much of the parameters, first layers first, is updated at the end of the step where optimizer state is on " \
-      "a disk. With offload.gradients_ratio: 0 the state of these is read during the backward, up to "                 \
-      "offload.read_ahead; otherwise it waits for the gradients. The other parameters are updated in the next step, "  \
-      "in front of their layer")                                                                                       \
+      "fraction of the parameters, first layers first, to update at the end of the step when optimizer state is on a " \
+      "disk. The other parameters are updated in the next step, before their layer. With offload.gradients_ratio: 0, " \
+      "the state for the updates at the end is read during the backward, up to offload.read_ahead; otherwise the "     \
+      "reads wait for the gradients")                                                                                  \
   KEY(number, activations_ratio, "offload.activations_ratio", "1", "min=0,max=1", "", Affects::Nothing,                \
-      "in how much of the recomputed layers, by the size of their inputs, these leave")
+      "fraction of the inputs of recomputed layers to offload, by size, in whole layers")
 
 struct OffloadConfig {
   std::optional<PluginChoice> parameters;
@@ -145,29 +146,29 @@ enum class StepPolicy { Plain, Delayed, Speculative, Local };
 
 #define STRATA_LOCAL_KEYS(KEY)                                                                                         \
   KEY(integer, steps, "local.steps", "50", "min=1,max=1e9", "steps", Affects::Numbers,                                 \
-      "with step_policy: local, the steps that groups make by themselves from one average of their weights to the "    \
-      "next")                                                                                                          \
+      "local steps between two averagings, with step_policy: local")                                                   \
   KEY(number, rate, "local.rate", "0.7", "min=0", "", Affects::Numbers,                                                \
-      "with step_policy: local, the learning rate of the outer step; with local.momentum: 0, 1 moves the common "      \
+      "learning rate of the outer step, with step_policy: local. With local.momentum: 0, a rate of 1 sets the common " \
       "weights to the average")                                                                                        \
   KEY(number, momentum, "local.momentum", "0.9", "min=0,max=1", "", Affects::Numbers,                                  \
-      "with step_policy: local, the Nesterov momentum of the outer step")                                              \
+      "Nesterov momentum of the outer step, with step_policy: local")                                                  \
   KEY(integer, fragments, "local.fragments", "1", "min=1,max=1e6", "fragments", Affects::Numbers,                      \
-      "with step_policy: local, parts of the model of about one size that are averaged at steps of their own, spread " \
-      "over local.steps")
+      "number of model parts of similar size that are averaged at different steps, spread over local.steps, with "     \
+      "step_policy: local")
 
 struct LocalConfig {
   STRATA_LOCAL_KEYS(STRATA_KEY_MEMBER)
 };
 
 // Keys of checkpoints.
-#define STRATA_CHECKPOINT_KEYS(KEY)                                                                           \
-  KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                              \
-      "folder for checkpoints, the same for all ranks; empty: none are saved")                                \
-  KEY(integer, every, "checkpoint.every", "0", "min=0", "steps", Affects::Nothing,                            \
-      "steps between checkpoints; one more is saved at the end or when the run is stopped; 0: only that one") \
-  KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,                        \
-      "checkpoints to keep, the newest finite ones; 0: all")
+#define STRATA_CHECKPOINT_KEYS(KEY)                                                                                    \
+  KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                                       \
+      "folder for checkpoints, the same for all ranks; empty: no checkpoints")                                         \
+  KEY(integer, every, "checkpoint.every", "0", "min=0", "steps", Affects::Nothing,                                     \
+      "steps between checkpoints; 0: no periodic checkpoints. One more is always saved at the end of the run or when " \
+      "it is stopped")                                                                                                 \
+  KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,                                 \
+      "number of checkpoints to keep, the newest with finite values; 0: all")
 
 struct CheckpointConfig {
   STRATA_CHECKPOINT_KEYS(STRATA_KEY_MEMBER)
@@ -175,7 +176,7 @@ struct CheckpointConfig {
 
 #define STRATA_LEARNING_RATE_KEYS(KEY)                                                           \
   KEY(integer, warmup, "learning_rate.warmup", "0", "min=0,max=1e12", "steps", Affects::Numbers, \
-      "first steps, over which the rate rises linearly to the schedule's first rate")
+      "steps of a linear warm-up to the schedule's first rate; 0: no warm-up")
 
 struct LearningRateConfig {
   PluginChoice plugin;
@@ -196,7 +197,7 @@ struct ParameterRule {
 
 #define STRATA_COMMUNICATOR_KEYS(KEY)                                                                     \
   KEY(number, timeout_s, "communicator.timeout_s", "120", "min=0.1,max=1e6", "seconds", Affects::Nothing, \
-      "end the run after so long without progress on any rank; computing is progress")
+      "time without progress on any rank after which the run ends with an error; computing counts as progress")
 
 struct CommunicatorConfig {
   PluginChoice plugin;
@@ -204,35 +205,35 @@ struct CommunicatorConfig {
 };
 
 // Keys of the pipeline. chunks_per_stage 0: the scheduler decides.
-#define STRATA_PIPELINE_KEYS(KEY)                                                                                    \
-  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6", \
-      "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                 \
-  KEY(text, cut, "parallel.cut", automatic("flops, or parameters where the model tells of no operations"), "", "",   \
-      Affects::Numbers,                                                                                              \
-      "what the chunks of layers are balanced by; flops: floating-point operations; measured: the layers' times, "   \
-      "measured before the first step; parameters; layers; names:PATTERN: the number of layers whose names fit the " \
-      "shell pattern, such as names:layer*")                                                                         \
-  KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,            \
-      "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")       \
-  KEY(boolean, sequence_parallel, "parallel.sequence", "false", "", "", Affects::Numbers,                            \
-      "the ranks of a tensor group share the tokens between the layers' matmuls too, so that each keeps a part of "  \
-      "norms and residuals; needs parallel.tensor of at least 2")
+#define STRATA_PIPELINE_KEYS(KEY)                                                                                      \
+  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("the number that the scheduler requests"),               \
+      "min=1,max=1e6", "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage (virtual stages)") \
+  KEY(text, cut, "parallel.cut", automatic("flops, or parameters if the model reports no operation counts"), "", "",   \
+      Affects::Numbers,                                                                                                \
+      "criterion for balancing the layers over the chunks. flops: floating-point operations; measured: layer times, "  \
+      "measured before the first step; parameters: number of parameters; layers: number of layers; names:PATTERN: "    \
+      "number of layers whose names match a shell pattern, such as `names:layer*`")                                    \
+  KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,              \
+      "number of layers in each chunk, in order, including embedding and head; []: determined by parallel.cut")        \
+  KEY(boolean, sequence_parallel, "parallel.sequence", "false", "", "", Affects::Numbers,                              \
+      "sequence parallelism: split the tokens over the tensor group outside the matmuls, so that each rank keeps "     \
+      "only its part of norms and residuals. Needs parallel.tensor of at least 2")
 
 // Keys without a section, or alone in theirs.
 #define STRATA_RUN_KEYS(KEY)                                                                                         \
   KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                                \
       "folders with plugins, separated by `:`, searched before all others")                                          \
   KEY(text, export_path, "export", "", "", "", written_by_rank_0(Affects::Files),                                    \
-      "folder for the final weights in Hugging Face format; empty: none are written")                                \
+      "folder for the final weights in Hugging Face format; empty: no export")                                       \
   KEY(text, metrics_csv, "metrics.csv", "", "", "", written_by_rank_0(Affects::Files),                               \
-      "folder for CSV files, one per metric, as DeepSpeed's csv_monitor writes them; empty: none are written")       \
-  KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB",   \
-      "bytes", Affects::Nothing,                                                                                     \
-      "memory of one rank, from which the micro-batch is chosen where a ds_config's batch is \"auto\", and homes "   \
-      "where offload is automatic")                                                                                  \
-  KEY(size, device_budget, "device_budget", automatic("no limit but the device's"), "min=1MiB", "bytes",             \
+      "folder for CSV files, one per metric, in the format of DeepSpeed's csv_monitor; empty: no files")             \
+  KEY(size, memory_budget, "memory_budget", automatic("the device's available memory, or the host's free memory"),   \
+      "min=1MiB", "bytes", Affects::Nothing,                                                                         \
+      "memory per rank. It determines the micro-batch for a ds_config with batch size \"auto\", and the tiers with " \
+      "offload.automatic")                                                                                           \
+  KEY(size, device_budget, "device_budget", automatic("no limit below the device's memory"), "min=1MiB", "bytes",    \
       Affects::Nothing,                                                                                              \
-      "memory of one rank's device that a step may take, without what is offloaded: a run whose plan takes more is " \
+      "device memory that a step of one rank may use, excluding what is offloaded; a run whose plan exceeds it is "  \
       "refused")
 
 // Resolved value of a key or a plugin's option, with its origin.

@@ -45,17 +45,16 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--set", arguments.options, "Set an option of the plugin; repeatable")
       ->type_name("OPTION=VALUE")
       ->allow_extra_args(false);
-  app.add_option(
-         "--size", arguments.sizes,
-         "Size of the work; repeatable. Bytes, e.g. 64MiB; for a precision: rows and columns of a weight; for a "
-         "scheduler: micro-batches; for a model and for data: tokens")
+  app.add_option("--size", arguments.sizes,
+                 "Size of the work; repeatable. Bytes, e.g. 64MiB; for a precision: rows and columns of a weight; for "
+                 "a scheduler: micro-batches; for a model or data: tokens")
       ->allow_extra_args(false);
-  app.add_option("--rounds", arguments.settings.rounds, "Rounds; each times the plugin and its floor once")
+  app.add_option("--rounds", arguments.settings.rounds, "Number of rounds; each times the plugin and its floor once")
       ->capture_default_str()
       ->check(CLI::Range(report::smallest_pairs, 10000));
   app.add_option("--threads", arguments.threads, "Threads per process")->check(CLI::Range(1, 4096));
   arguments.nproc_option =
-      app.add_option("--nproc", arguments.nproc, "Number of ranks to start, for a communicator or a partitioner")
+      app.add_option("--nproc", arguments.nproc, "Number of ranks to start for a communicator or a partitioner")
           ->capture_default_str()
           ->check(CLI::Range(2, 4096));
   cli::add_oversubscribe(app, arguments.oversubscribe);
@@ -63,16 +62,17 @@ void describe(CLI::App& app, Arguments& arguments) {
                  "Approximate length of one timing, in seconds; short work is repeated")
       ->capture_default_str()
       ->check(CLI::Range(1e-6, 60.0));
-  arguments.communicator_option = app.add_option(
-      "--communicator", arguments.settings.communicator,
-      "Communicator plugin, for a partitioner (default: the first usable one of automatic.communicator)");
+  arguments.communicator_option =
+      app.add_option("--communicator", arguments.settings.communicator,
+                     "Communicator plugin for a partitioner (default: the first usable one of automatic.communicator)");
   app.add_option("--plugin-path", arguments.plugin_path, "Folders to search for plugins first, separated by colons");
   app.add_option("--format", arguments.format, "Output format")
       ->check(CLI::IsMember(cli::table_formats))
       ->capture_default_str();
   app.add_option("--progress", arguments.progress)->check(CLI::IsMember({"auto", "lines", "none"}))->group("");
   app.footer(
-      "The floor is the least time that the same work can take, by the fastest of several ways. Floor by kind:\n"
+      "The floor is a lower bound on the time of the same work: the fastest of several simple implementations. Floor "
+      "by kind:\n"
       "  optimizer      one pass over the tensors it reads and writes\n"
       "  device         one pass over the same memory, or a copy\n"
       "  offload        a memory copy, or direct file I/O by several threads\n"
@@ -81,7 +81,7 @@ void describe(CLI::App& app, Arguments& arguments) {
       "  precision      at::linear\n"
       "  model          matmuls with the FLOP of its weights\n"
       "  scheduler      the pipeline bubble that no schedule avoids\n"
-      "  data           a copy of tokens that lie in memory\n"
+      "  data           a copy of tokens in memory\n"
       "Examples:\n"
       "  strata bench optimizer/adamw --size 256MiB --threads 8\n"
       "  strata bench partitioner/zero3 --nproc 4 --set reduce_bucket_size=8000000 --format markdown\n"
@@ -180,7 +180,7 @@ int measure(Arguments& arguments, const std::vector<std::string>& command_line) 
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  CLI::App app("Measure one plugin's speed against the fastest possible", "strata bench");
+  CLI::App app("Measure a plugin's speed against a lower bound", "strata bench");
   Arguments arguments;
   describe(app, arguments);
   cli::CommandLine line{app, {argv + 1, argv + argc}};

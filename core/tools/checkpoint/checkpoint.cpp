@@ -202,8 +202,7 @@ void add_checkpoint(CommandLine& line) {
   CLI::App& info = *checkpoint.add_subcommand("info", "Describe a checkpoint and verify its checksums");
   CLI::App& to_folder = *checkpoint.add_subcommand("export", "Write a checkpoint's weights in Hugging Face format");
   for (CLI::App* const command : {&info, &to_folder})
-    command->add_option("path", arguments.path, "A checkpoint, or a folder of checkpoints for the latest one")
-        ->required();
+    command->add_option("path", arguments.path, "Checkpoint, or folder of checkpoints for the latest one")->required();
   add_format(info, arguments.format, {"text", "json"});
   info.footer("  strata checkpoint info ckpt");
   line.on(info, [] { return checkpoint_info(arguments, std::cout); });
@@ -212,12 +211,12 @@ void add_checkpoint(CommandLine& line) {
                        "Folders to search for the model plugin first, separated by colons");
   to_folder
       .add_option("--dtype", arguments.dtype,
-                  "Type of the weights; source: that of the folder that the run started from")
+                  "Type of the weights; source: the type in the folder that the run started from")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "source"}));
   to_folder.footer(
-      "Takes along what the folder that the run started from (model.init) holds beside weights: tokenizer,\n"
-      "generation_config.json, chat templates; and the keys of its config.json.\n"
+      "Also copies the other files of the folder that the run started from (model.init), such as tokenizer, "
+      "generation_config.json and chat templates, and the keys of its config.json.\n"
       "  strata checkpoint export ckpt hf_folder\n"
       "  strata checkpoint export ckpt hf_folder --dtype bfloat16");
   line.on(to_folder, [] { return checkpoint_export(arguments, std::cout); });

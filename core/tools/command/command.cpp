@@ -19,7 +19,7 @@ CLI::Option* add_config_file(CLI::App& command, const std::string& names, std::s
           [&settings](const std::vector<std::string>& keys) {
             settings.push_back("deepspeed_allow=" + nlohmann::json(keys).dump());
           },
-          "Ignore this unsupported ds_config key where that does not change training; repeatable")
+          "Ignore this unsupported ds_config key if that does not change training; repeatable")
       ->type_name("KEY")
       ->allow_extra_args(false);
   return option;
@@ -48,7 +48,7 @@ void add_model_and_data(CLI::App& command, std::vector<std::string>& settings) {
       [&settings](const std::string& value) {
         for (const std::string& setting : model_settings(value)) settings.push_back(setting);
       },
-      "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER, a folder of initial weights in Hugging Face format");
+      "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER with initial weights in Hugging Face format");
   add_data_and_precision(command, settings);
 }
 

@@ -61,7 +61,7 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
     values.erase(more, 4);
   text += values;
   const std::string description =
-      again ? "Another way to give " + make_option_name(option, true) : make_option_desc(option);
+      again ? "Same as the positional argument " + make_option_name(option, true) : make_option_desc(option);
   if (description.empty()) return text + "\n";
   const std::size_t column = get_column_width();
   const std::string indent(column, ' ');

@@ -105,52 +105,49 @@ void describe(CLI::App& command, CompareArguments& arguments) {
       ->required();
   command
       .add_option("--vary", arguments.vary,
-                  "Compare these values of a config key; the first is the baseline; repeatable: all combinations")
+                  "Values of a config key to compare; the first is the baseline; repeatable: all combinations")
       ->type_name("KEY=A,B")
       ->allow_extra_args(false);
   command
       .add_option("--variant", arguments.variants,
-                  "The settings of one variant; the first --variant is the baseline; repeatable")
+                  "Settings of one variant; the first --variant is the baseline; repeatable")
       ->type_name("'KEY=A KEY=B'")
       ->allow_extra_args(false);
   add_set(command, arguments.settings, "Override one config value for all variants; repeatable");
   add_nproc(command, arguments.measure.nproc, arguments.measure.oversubscribe);
   command.add_flag("--thorough", arguments.measure.thorough,
-                   "Measure until there is a verdict on speed: 8 rounds, some minutes. By default a first look: a few "
-                   "steps of\neach, well under a minute where a step takes a second or less");
+                   "Measure enough for a verdict on speed: 8 rounds, some minutes (default: a first look with a few "
+                   "steps per variant, well under a minute for steps of up to a second)");
   command
       .add_option("--rounds", arguments.measure.rounds,
-                  "Rounds of measurement, two timed runs of each variant in each; 4 or more for a verdict on speed")
+                  "Rounds of measurement, each with two timed runs per variant; 4 or more for a verdict on speed")
       ->check(CLI::Range(1, 1000));
   command
       .add_option("--steps", arguments.measure.steps,
-                  "Timed steps per run (default: by the time of a step, 20 to 60; in a first look 3 to 60)")
+                  "Timed steps per run (default: 20 to 60 depending on the step time; 3 to 60 in a first look)")
       ->check(CLI::Range(1, 1000000));
   command
       .add_option("--warmup-steps", arguments.measure.warmup_steps,
-                  "Untimed steps at the start of each run (default: 3; in a first look 1)")
+                  "Untimed steps at the start of each run (default: 3, or 1 in a first look)")
       ->check(CLI::Range(0, 1000000));
   command
-      .add_option(
-          "--tolerance", arguments.measure.tolerance,
-          "Relative difference up to which losses, norms and gradients count as equal (default: the largest that the "
-          "precision plugins declare, or 1e-5)")
+      .add_option("--tolerance", arguments.measure.tolerance,
+                  "Relative difference up to which losses, norms and gradients count as equal (default: the largest "
+                  "that the precision plugins declare, or 1e-5)")
       ->check(CLI::NonNegativeNumber);
   add_format(command, arguments.format);
   command.add_option("--html", arguments.html,
                      "Also write an HTML page with the table, loss curves and bar charts to this file");
   command.add_flag("--apart", arguments.measure.apart,
-                   "Run the variants one after the other. By default they run together and take turns step by step, if "
-                   "they fit in\n"
-                   "memory, so that a change in the machine's speed affects all alike");
+                   "Run the variants one after the other (default: step by step in turn, if they fit in memory, so "
+                   "that a change in the machine's speed affects all alike)");
   command.add_flag("--quiet", arguments.measure.quiet, "Print no progress");
   command.footer(
-      "Prints for every variant: step time and its ratio to the baseline, tokens/s, memory, bytes sent, and the first "
-      "step where its\nlosses, gradient norms or a parameter's gradient differ, and whether its plugins declared that "
-      "they would not. A first look is\nmeant for numbers, memory and large differences in speed. --thorough adds a "
-      "verdict on speed with a 99 % interval, by a\nsigned-rank test at the 1 % level of pairs of times of a round, "
-      "and "
-      "with\n--steps 100 or more names memory that grows from step to step.\n"
+      "Prints for each variant: step time and its ratio to the baseline, tokens/s, memory, bytes sent, the first step "
+      "where losses, gradient norms or a parameter's gradient differ, and whether the plugins declare equal results. A "
+      "first look is meant for numbers, memory and large differences in speed. --thorough adds a verdict on speed with "
+      "a 99 % interval, from a signed-rank test at the 1 % level on the paired times of each round. With --steps 100 "
+      "or more, it also reports memory that grows from step to step.\n"
       "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3 --thorough\n"
       "  strata compare configs/report/stages.yaml --nproc 2 --set data.path=train.bin --html stages.html\n"
       "  strata compare run.yaml --variant 'parallel.pipeline=1' --variant 'parallel.pipeline=2 "

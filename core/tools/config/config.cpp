@@ -118,7 +118,7 @@ void add_config(CommandLine& line) {
   add_config_options(show, arguments);
   add_ranks(show, arguments);
   add_format(show, arguments.format);
-  show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead");
+  show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead of the values");
   show.footer(
       "  strata config show run.yaml --nproc 8\n"
       "  strata config show run.yaml --lr --format csv");
@@ -127,10 +127,8 @@ void add_config(CommandLine& line) {
     return runtime::resolve_run(trees, world, registry, EnginePlugins(registry)).config;
   };
   line.on(show, [resolve] { return config_show(arguments, resolve, std::cout), 0; });
-  CLI::App& explain =
-      *config.add_subcommand("explain", "Print what a key means: type, default, range, effect, example");
-  explain
-      .add_option("key", key, "A key, a plugin's option or a section, as in train.clip, optimizer.betas, checkpoint")
+  CLI::App& explain = *config.add_subcommand("explain", "Describe a key: type, default, range, effect, example");
+  explain.add_option("key", key, "Key, option of a plugin, or section: train.clip, optimizer.betas, checkpoint")
       ->required();
   add_plugin_path(explain, plugin_path);
   line.on(explain, [] { return config_explain(*open_registry(plugin_path), key, std::cout), 0; });

@@ -1,8 +1,10 @@
 // What a key of a config is, from the descriptions of the engine's keys and the manifests of plugins.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <ostream>
 #include <set>
+#include <utility>
 
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
@@ -93,10 +95,10 @@ struct AffectsText {
 
 const AffectsText& text_of(Affects affects) {
   static constexpr std::array<AffectsText, 4> texts{{
-      {"nothing", "nothing that is trained", "a resumed run may change it"},
-      {"files", "which files are read or written", "a resumed run may change it"},
-      {"numbers", "losses and weights", "a resumed run may change it, and says so"},
-      {"samples", "samples and random numbers, so losses and weights", "a resumed run must keep it"},
+      {"nothing", "no result of the training", "may change"},
+      {"files", "which files are read or written", "may change"},
+      {"numbers", "losses and weights", "may change; the change is logged"},
+      {"samples", "samples and random numbers, and thereby losses and weights", "must stay the same"},
   }};
   return texts[static_cast<std::size_t>(affects)];
 }
@@ -108,16 +110,23 @@ struct ComparedText {
 
 const ComparedText& text_of(Compared compared) {
   static constexpr std::array<ComparedText, 3> texts{{
-      {"", "all have the same"},
-      {", per host: same content", "the path may differ from host to host; what it names is the same on all"},
-      {", per host: rank 0 writes",
-       "the path may differ from host to host; given on all or on none, and rank 0 writes"},
+      {"", "same value on all ranks"},
+      {", per host: same content", "paths may differ between hosts; their contents must be identical"},
+      {", per host: rank 0 writes", "paths may differ between hosts; set on all ranks or on none, and rank 0 writes"},
   }};
   return texts[static_cast<std::size_t>(compared)];
 }
 
+// The description as a sentence, for a key as for a plugin's option: in messages that of a key is a phrase.
+std::string description_of(const Setting& setting) {
+  std::string text = setting.option.documentation;
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  if (text.back() != '.') text += '.';
+  return text;
+}
+
 std::string default_of(const Setting& setting) {
-  if (setting.required) return "none: it must be given";
+  if (setting.required) return "none (required)";
   const std::string& text = setting.option.default_text;
   return text.empty() ? "\"\"" : text + (setting.automatic.empty() ? "" : ": " + setting.automatic);
 }
@@ -142,7 +151,10 @@ std::string nested(const std::string& path, const std::string& value) {
 
 void explain(const Setting& setting, std::ostream& output) {
   const OptionSpec& option = setting.option;
-  output << option.name << "\n  " << option.documentation << "\n";
+  output << option.name << "\n  ";
+  for (const char letter : cases_apart(description_of(setting), option))
+    output << (letter == '\n' ? "\n  " : std::string(1, letter));
+  output << "\n";
   const auto line = [&](const char* name, const std::string& text) {
     if (!text.empty()) output << "  " << name << text << "\n";
   };
@@ -181,18 +193,77 @@ std::string component_after(const std::string& before, const std::string& path) 
 void print_section(const std::vector<const Setting*>& settings, report::TableFormat format, std::ostream& output) {
   const bool markdown = format == report::TableFormat::Markdown;
   const auto code = [&](const std::string& text) { return markdown && !text.empty() ? "`" + text + "`" : text; };
-  report::Table table{{{"key"}, {"type"}, {"default"}, {"range"}, {"affects"}, {"what it is"}}, {}};
+  report::Table table{{{"key"}, {"type"}, {"default"}, {"range"}, {"affects"}, {"description"}}, {}};
   for (const Setting* one : settings) {
     const OptionSpec& option = one->option;
     const std::string affects = text_of(one->effect.affects).word;
-    const std::string what = option.documentation + (one->automatic.empty() ? "" : "; auto: " + one->automatic);
-    table.rows.push_back(
-        {code(option.name), option.type,
-         one->required ? "must be given" : code(option.default_text.empty() ? "\"\"" : option.default_text),
-         option.type == "plugin" ? "" : range_with_unit(option), affects + text_of(one->effect.compared).mark, what});
+    std::string what = description_of(*one) + (one->automatic.empty() ? "" : " auto: " + one->automatic + ".");
+    if (markdown) what = cases_apart(std::move(what), option);
+    table.rows.push_back({code(option.name), option.type,
+                          one->required ? "required" : code(option.default_text.empty() ? "\"\"" : option.default_text),
+                          option.type == "plugin" ? "" : range_with_unit(option),
+                          affects + text_of(one->effect.compared).mark, what});
   }
   report::print(table, format, output);
 }
+
+// configs/REFERENCE.md up to the first section.
+constexpr const char* preamble = R"(# Config reference
+
+Generated by `strata config reference`: the engine's keys by section, then the options of each plugin.
+`strata config explain KEY` prints one entry with an example. An option is written next to `plugin` in the section that
+selects the plugin:
+
+```yaml
+partitioner: {plugin: zero3, prefetch_layers: 2}
+```
+
+Descriptions give the meaning of special values as `VALUE: meaning`, for example `0: no clipping`.
+
+**Types** beside numbers, texts and choices:
+
+| type            | value                                                                 |
+| --------------- | --------------------------------------------------------------------- |
+| size            | bytes, with or without a unit: 512KiB, 8GB                            |
+| plugin          | name of a plugin, or the absolute path of its library                 |
+| layers          | none, all, or a list of layer numbers                                 |
+| parameter_rules | list of rules: [{match: "*.bias", weight_decay: 0}]                   |
+| variants        | list of texts: ["train.accumulation=1", "train.accumulation=2"]       |
+| rule            | names of plugins in order of preference; may be given for each device |
+
+**Affects**: what a change of the value alters, and whether it may change when a run is resumed.
+
+| affects | a change alters                                            | on resume                        |
+| ------- | ---------------------------------------------------------- | -------------------------------- |
+| samples | samples and random numbers, and thereby losses and weights | must stay the same               |
+| numbers | losses and weights                                         | may change; the change is logged |
+| files   | which files are read or written                            | may change                       |
+| nothing | no result of the training                                  | may change                       |
+
+**Ranks**: a value must be the same on all ranks, except for keys marked *per host*, whose paths may differ between
+hosts. With *same content*, the ranks verify before the first step that the paths hold the same data. With
+*rank 0 writes*, only rank 0 uses the path, and the key must be set on all ranks or on none.
+
+**Equivalence** of a plugin: how closely its results match those of the simplest choice.
+
+| equivalence     | results                        |
+| --------------- | ------------------------------ |
+| bitwise         | the same bits                  |
+| reassociation   | the same sums in another order |
+| tolerance(B)    | losses within B, relative      |
+| simulated(NAME) | those of NAME                  |
+
+**Capabilities** of a plugin: properties that the engine checks before it runs a combination of plugins.
+
+| capability          | kind         | property                                                                    |
+| ------------------- | ------------ | --------------------------------------------------------------------------- |
+| releases_parameters | partitioner  | keeps whole parameters only around their use, so that they can be offloaded |
+| splits_backward     | scheduler    | computes input gradients and weight gradients at different times            |
+| splittable_backward | model        | allows such a split for its large weights                                   |
+| tensor_parallel     | model        | supports parallel.tensor                                                    |
+| one_host            | communicator | connects ranks of one host only                                             |
+| own_order           | data         | defines an order of samples of its own, for data.order: own                 |
+)";
 
 }  // namespace
 
@@ -210,18 +281,7 @@ void config_explain(plugin_host::PluginRegistry& registry, const std::string& pa
 }
 
 void config_reference(plugin_host::PluginRegistry& registry, std::ostream& output) {
-  output
-      << "# Config reference\n\n"
-         "Made by `strata config reference`: the engine's keys by section, then the options of each plugin. An option "
-         "stands beside `plugin` in its section, as in `partitioner: {plugin: zero3, prefetch_layers: 2}`. `strata "
-         "config explain KEY` prints one with an example.\n\n"
-         "What a key affects: *samples*, which samples a step reads and which random numbers it draws, so losses and "
-         "weights too; *numbers*, losses and weights; *files*, which files are read or written; *nothing* that is "
-         "trained. A resumed run must keep what affects samples. It may change the rest, and logs a change of "
-         "numbers. All ranks have the same values, except of keys marked *per host*, whose paths may differ. With "
-         "*same "
-         "content* the ranks compare what the paths name before they start. With *rank 0 writes* they compare whether "
-         "the key is given.\n";
+  output << preamble;
   const Settings settings(registry);
   std::vector<std::string> sections;
   for (const std::string& name : config::known_children(""))
@@ -233,7 +293,7 @@ void config_reference(plugin_host::PluginRegistry& registry, std::ostream& outpu
     output << "\n## " << section << "\n\n";
     print_section(keys, report::TableFormat::Markdown, output);
   }
-  output << "\n## Outside of sections\n\n";
+  output << "\n## Top-level keys\n\n";
   std::vector<const Setting*> alone;
   for (const Setting& one : settings.all)
     if (one.option.name.find('.') == std::string::npos) alone.push_back(&one);

@@ -178,7 +178,8 @@ int doctor(const std::string& format, std::ostream& out) {
 }  // namespace
 
 void add_doctor(CommandLine& line) {
-  CLI::App& command = *line.app.add_subcommand("doctor", "Show this machine's resources and which plugins work on it");
+  CLI::App& command =
+      *line.app.add_subcommand("doctor", "Show this machine's resources and the plugins that work on it");
   const auto format = std::make_shared<std::string>("text");
   add_format(command, *format, {"text", "json"});
   line.on(command, [format] { return doctor(*format, std::cout); });

@@ -84,9 +84,9 @@ void add_eval(CommandLine& line) {
   static std::string checkpoint, format = "table";
   add_run_options(line, eval, run);
   CLI::Option* const init =
-      add_setting(eval, "--init", "model.init", run.settings, "Weights: a folder in Hugging Face format");
+      add_setting(eval, "--init", "model.init", run.settings, "Folder of weights in Hugging Face format");
   eval.add_option("--checkpoint", checkpoint,
-                  "Weights: a checkpoint of a training run, or the folder of its checkpoints for the latest one")
+                  "Checkpoint of a training run, or its folder of checkpoints for the latest one")
       ->excludes(init);
   add_setting(eval, "--data", "validation.path", run.settings, "Token file; sets validation.path");
   add_format(eval, format);

@@ -60,10 +60,9 @@ void add_launch(CommandLine& line) {
   add_nproc(launch, nproc, oversubscribe)->required();
   launch.prefix_command();
   launch.footer(
-      "The program and its arguments follow the options; every rank gets the same arguments. The program trains with\n"
-      "<strata/engine.hpp>. It also runs alone, as one rank, and under torchrun, mpirun or srun. MASTER_PORT is the "
-      "port\n"
-      "of the engine's store: a program that also uses c10d's own stores gives them another port.\n"
+      "The program and its arguments follow the options; every rank gets the same arguments. The program trains with "
+      "<strata/engine.hpp>, and also runs alone as one rank, or under torchrun, mpirun or srun. MASTER_PORT is the "
+      "port of the engine's store; a program that also uses stores of c10d needs another port for them.\n"
       "  strata launch --nproc 2 ./program program.yaml\n"
       "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
   line.on(launch, [command = &launch] { return launch_program(nproc, oversubscribe, command->remaining()); });

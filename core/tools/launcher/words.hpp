@@ -17,15 +17,15 @@
   OWN(eval) \
   PROGRAM(sample, "strata", "Generate text with trained weights") \
   OWN(launch) \
-  PROGRAM(plan, "strata", "Show the memory and traffic of every rank in a step, without training") \
-  PROGRAM(verify, "strata", "Check that a config's gradients are those of one process") \
+  PROGRAM(plan, "strata", "Predict the memory and traffic of each rank in a step, without training") \
+  PROGRAM(verify, "strata", "Compare a config's gradients with those of a single process") \
   PROGRAM(compare, "strata", "Compare training runs: speed, memory, traffic and numbers") \
-  PROGRAM(bench, "strata-sdk", "Measure one plugin's speed against the fastest possible") \
+  PROGRAM(bench, "strata-sdk", "Measure a plugin's speed against a lower bound") \
   OWN(plugins) \
   PROGRAM(schedule, "strata", "Draw pipeline schedules") \
-  PROGRAM(trace, "strata", "Compare what the ranks did with what their schedule predicts") \
+  PROGRAM(trace, "strata", "Compare the measured timeline of the pipeline stages with the predicted one") \
   OWN(config) \
-  PROGRAM(data, "strata", "Make and inspect token files") \
+  PROGRAM(data, "strata", "Create and inspect token files") \
   OWN(checkpoint) \
   OWN(doctor)
 // clang-format on

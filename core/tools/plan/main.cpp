@@ -17,50 +17,48 @@ void describe(CLI::App& command, PlanArguments& arguments) {
   add_data_and_precision(command, arguments.settings);
   command
       .add_option("--ranks,--nproc", arguments.ranks,
-                  "Number of ranks to plan for (default: 1); with --table a list. No rank is started")
+                  "Number of ranks to plan for (default: 1); none is started. With --table a list")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option(
       "--memory", arguments.memory,
-      "Device memory of one rank, e.g. 32GB: check that the run fits, and find the largest micro-batch that fits");
+      "Device memory per rank, e.g. 32GB: check that the run fits, and find the largest micro-batch that fits");
   add_format(command, arguments.format);
   command.add_flag("--table", arguments.table,
-                   "Print a table of model state per rank instead of a plan: one cell for each model, --ranks and\n"
-                   "partitioner. --params, --partitioners and --bookkeeping need it");
+                   "Print a table of model state per rank for each model, --ranks and partitioner, instead of a plan; "
+                   "required by --params, --partitioners and --bookkeeping");
   const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
   a_list(command.add_option("--params", arguments.params,
-                            "Parameter counts, e.g. 7.5e9,128e9; Strata picks a transformer within 1 % of each"));
+                            "Parameter counts, e.g. 7.5e9,128e9; a transformer within 1 % is chosen for each"));
   a_list(command.add_option("--model", arguments.models,
-                            "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER, a folder of initial weights; with "
-                            "--table a list, and also NAME:FILE, a Hugging Face config.json"));
+                            "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER with initial weights; with --table a "
+                            "list, also of NAME:FILE, a Hugging Face config.json"));
   a_list(command.add_option("--partitioners", arguments.partitioners,
                             "Partitioner plugins (default: the one in the config)"));
-  a_list(command.add_option(
-      "--bookkeeping", arguments.bookkeeping,
-      "Bytes counted per parameter: zero_paper (2 weight, 2 gradient, 12 master weight and Adam),\n"
-      "fp32_gradients (4 more for an fp32 gradient), or both (default: zero_paper; with a config, its\n"
-      "precision's)"));
+  a_list(command.add_option("--bookkeeping", arguments.bookkeeping,
+                            "Bytes counted per parameter: zero_paper (2 for the weight, 2 for the gradient, 12 for the "
+                            "master weight and Adam), fp32_gradients (4 more for an fp32 gradient), or both (default: "
+                            "zero_paper; with a config, that of its precision)"));
   command.footer(
-      "A plan runs the step's own program with the config's plugins on meta tensors, which have no memory. Above 16 "
-      "ranks, only\n"
-      "the first and last rank of each pipeline stage are planned; they need the most. The memory of libraries is not "
-      "counted.\n"
-      "The search for the largest micro-batch keeps train.accumulation; the global batch changes with it.\n"
+      "A plan runs the program of a training step with the config's plugins on meta tensors, which have no memory. "
+      "Above 16 ranks, only the first and last rank of each pipeline stage are planned; they need the most. The memory "
+      "of libraries is not counted. The search for the largest micro-batch keeps train.accumulation and changes the "
+      "global batch.\n"
       "Exit status: 0; 1 if a rank needs more than --memory; 2 for wrong input.\n"
       "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
       "  strata plan run.yaml --ranks 8 --set partitioner.plugin=zero3 --format json\n"
       "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners "
       "ddp,zero1,zero2,zero3\n"
-      "The transformer of --params has heads of 64 elements, and the hidden_size and layers within 0.1 % of the count "
-      "(else 1 %)\n"
-      "whose ratio hidden_size / layers is nearest to 128. configs/plan/table.yaml holds the rest of the model.");
+      "The transformer of --params has heads of 64 elements. Its hidden_size and layers are within 0.1 % of the count "
+      "(else 1 %), with the ratio hidden_size / layers closest to 128. configs/plan/table.yaml holds the rest of the "
+      "model.");
 }
 
 }  // namespace
 
 int main(int argc, char* argv[]) {
   accept_deepspeed_configs();
-  CLI::App app("Show the memory and traffic of every rank in a step, without training", "strata plan");
+  CLI::App app("Predict the memory and traffic of each rank in a step, without training", "strata plan");
   PlanArguments arguments;
   describe(app, arguments);
   CommandLine line{app, {argv + 1, argv + argc}};

@@ -8,8 +8,11 @@
 
 namespace strata::cli {
 
-// "0 to 64 ms", "from 0" or the choices; empty: anything of the type.
+// "0 to 64 ms", ">= 0" or the choices; empty: anything of the type.
 std::string range_with_unit(const OptionSpec& option);
+
+// `text` with each choice on a line of its own if it lists them, as in "Format. int8: 8 bits; exact: none."
+std::string cases_apart(std::string text, const OptionSpec& option);
 
 // All that can be used, and are not shadowed by another of their name.
 std::vector<const plugin_host::FoundPlugin*> usable_plugins(plugin_host::PluginRegistry& registry);

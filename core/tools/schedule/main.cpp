@@ -103,7 +103,7 @@ void describe(CommandLine& line) {
   CLI::App& show =
       *schedule.add_subcommand("show", "Draw a pipeline schedule and print its bubble, or several and compare them");
   show.add_option("scheduler", arguments.schedulers,
-                  "Names of scheduler plugins, or the absolute paths of their libraries [with --config: its own]");
+                  "Scheduler plugins: names, or absolute paths of libraries (default with --config: the config's own)");
   add_format(show, arguments.format, {"text", "svg", "json", "trace"});
   CLI::Option* const config =
       add_config_file(show, "--config", arguments.config, arguments.settings,
@@ -114,8 +114,8 @@ void describe(CommandLine& line) {
       ->check(CLI::Range(1, 1 << 20))
       ->needs(config);
   show.add_option("--measured", arguments.measured,
-                  "A trace of this model, of any schedule (`strata train --trace`): its layers take the times measured "
-                  "there (default: their floating-point operations)")
+                  "Trace of this model under any schedule (`strata train --trace`), as the source of layer times "
+                  "(default: from floating-point operations)")
       ->needs(config);
   const auto number = [&](const std::string& name, auto& value, const std::string& text, int least, int most) {
     return show.add_option(name, value, text)->check(CLI::Range(least, most))->excludes(config);
@@ -124,16 +124,16 @@ void describe(CommandLine& line) {
   number("--stages", shape.stages, "Pipeline stages", 1, 1024)->capture_default_str();
   number("--micro-batches", shape.micro_batches, "Micro-batches per step", 1, 65536)->capture_default_str();
   number("--chunks", arguments.chunks,
-         "Chunks of layers per stage (virtual stages) [as many as the scheduler asks for]", 1, 64);
+         "Chunks of layers per stage, i.e. virtual stages (default: the number that the scheduler requests)", 1, 64);
   const auto time = [&](const std::string& name, std::int64_t& value, const std::string& text, int least = 1) {
     number(name, value, text, least, 1000)->capture_default_str();
   };
   runtime::ChunkCost& cost = arguments.cost;
   time("--forward", cost.forward,
-       "Time of one forward, in any unit: of a chunk; of a whole stage where several schedulers are compared");
-  time("--backward-input", cost.backward_input, "Time of a backward for the input gradients");
-  time("--backward-weight", cost.backward_weight, "Time of a backward for the weight gradients");
-  time("--communication", cost.communication, "Time of a transfer between stages", 0);
+       "Time of one forward, in any unit: of a chunk, or of a whole stage if several schedulers are compared");
+  time("--backward-input", cost.backward_input, "Time of one backward for the input gradients");
+  time("--backward-weight", cost.backward_weight, "Time of one backward for the weight gradients");
+  time("--communication", cost.communication, "Time of one transfer between stages", 0);
   add_plugin_path(show, arguments.plugin_path);
   show.footer(
       "  strata schedule show 1f1b --stages 4 --micro-batches 8\n"
@@ -142,8 +142,8 @@ void describe(CommandLine& line) {
       "  strata schedule show 1f1b interleaved_1f1b zero_bubble_v --stages 4 --micro-batches 8\n"
       "  strata schedule show 1f1b zero_bubble_v --config run.yaml --ranks 4 --set parallel.pipeline=4\n"
       "  strata schedule show zero_bubble_v --config run.yaml --ranks 4 --measured trace.json\n"
-      "With --config, stages, micro-batches and chunks are the run's, and times and activations those of its model's "
-      "layers.");
+      "With --config, the run defines stages, micro-batches and chunks, and its model's layers define times and "
+      "activations.");
   line.on(show, [] { return arguments.config.empty() ? show_shape(arguments) : show_run(arguments); });
 }
 

@@ -13,17 +13,16 @@ using namespace strata::cli;
 
 void describe(CommandLine& line) {
   static std::string file, format = "text";
-  line.app.add_option("trace", file, "File that `strata train --trace` wrote")->required();
+  line.app.add_option("trace", file, "Trace file from `strata train --trace`")->required();
   add_format(line.app, format, {"text", "json", "svg"});
   line.app.footer(
-      "The prediction is the schedule's own order, in which every pass of a micro-batch takes the median of the traced "
-      "passes of its\n"
-      "kind and chunk. Where it differs from what was measured is told part by part. Stages are shown by their first "
-      "rank.\n"
+      "The prediction follows the order of the schedule; every pass of a micro-batch takes the median time of the "
+      "traced passes of its kind and chunk. Differences from the measurement are reported part by part. A stage is "
+      "represented by its first rank.\n"
       "  strata train run.yaml --nproc 4 --trace trace.json\n"
       "  strata trace trace.json\n"
       "  strata trace trace.json --format svg > trace.svg\n"
-      "ui.perfetto.dev opens the file itself: every instruction of every rank.");
+      "ui.perfetto.dev opens the trace file directly and shows every instruction of every rank.");
   line.action = [] {
     const trace::TraceFile read = trace::read_trace(file);
     trace::write_report(file, read, trace::compare(read), format, std::cout);
@@ -34,7 +33,7 @@ void describe(CommandLine& line) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  CLI::App app("Compare what the ranks did with what their schedule predicts", "strata trace");
+  CLI::App app("Compare the measured timeline of the pipeline stages with the predicted one", "strata trace");
   CommandLine line{app, {argv + 1, argv + argc}};
   describe(line);
   leave(carry_out(line));

@@ -203,54 +203,49 @@ void add_train(CommandLine& line) {
   add_run_options(line, train, run);
   add_model_and_data(train, run.settings);
   train.add_option("--metrics", run.report.metrics_file,
-                   "Write one JSON object per step to this file; with --resume, go on with the file of the run before");
+                   "Write one JSON object per step to this file; with --resume, continue the file of the previous run");
   train
       .add_flag("--digests", run.digests,
-                "Add to --metrics two layout-independent fingerprints of every parameter's gradient: a sum with "
-                "pseudo-random\n"
-                "signs, and the norm")
+                "Add two layout-independent fingerprints of every parameter's gradient to --metrics: a sum with "
+                "pseudo-random signs, and the norm")
       ->needs("--metrics");
   train.add_option("--summary", run.report.summary_file,
-                   "Write one JSON object to this file at the end, in place of an earlier summary");
+                   "Write one JSON object to this file at the end, replacing an earlier summary");
   add_setting(train, "--export", "export", run.settings,
               "Write the final weights to this new folder in Hugging Face format");
   train
       .add_option("--export-dtype", run.export_dtype,
-                  "Type of the weights that --export writes, float32 by default; source: that of model.init")
+                  "Type of the weights written by --export (default: float32); source: the type in model.init")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "source"}));
-  CLI::Option* const trace = train.add_option(
-      "--trace", run.report.trace_file,
-      "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE`\n"
-      "compares it with what the schedule predicts, and ui.perfetto.dev shows it");
-  train.add_option("--trace-steps", run.report.trace_steps, "How many steps to trace, after the warm-up")
+  CLI::Option* const trace = train.add_option("--trace", run.report.trace_file,
+                                              "Write a timeline of every rank, instruction by instruction, to this "
+                                              "file, for `strata trace FILE` or ui.perfetto.dev");
+  train.add_option("--trace-steps", run.report.trace_steps, "Number of steps to trace, after the warm-up")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000))
       ->needs(trace);
   train
       .add_option("--warmup-steps", run.report.warmup_steps,
-                  "First steps to leave out of the summary's timings and of the trace")
+                  "Number of first steps to exclude from the summary's timings and from the trace")
       ->check(CLI::NonNegativeNumber);
   train
       .add_option_function<std::string>(
           "--resume", [](const std::string& from) { run.resume = from.empty() ? "latest" : from; },
-          "Resume from a checkpoint: its folder, or latest (the default): the latest in checkpoint.path")
+          "Resume from a checkpoint: its folder, or latest (the default) for the newest one in checkpoint.path")
       ->expected(0, 1)
       ->type_name("[PATH|latest]");
   train.add_flag("--quiet", run.report.quiet, "Print only the summary, no progress");
   train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see tools/train/turn.hpp
   train.footer(
-      "Without --nproc, this process is one rank of the job that torchrun, mpirun or srun started, or the only rank.\n"
+      "Without --nproc, this process is one rank of the job started by torchrun, mpirun or srun, or the only rank.\n"
       "  strata train configs/quickstart.yaml --nproc 2\n"
       "  strata train run.yaml --set partitioner.plugin=ddp --set train.micro_batch=8\n"
       "  torchrun --no-python --nproc-per-node 2 strata train run.yaml\n"
       "  strata train run.yaml --resume --metrics metrics.jsonl\n"
-      "SIGINT (Ctrl-C) or SIGTERM: the current step finishes, a checkpoint is saved to checkpoint.path if it is set, "
-      "and the exit\n"
-      "status is 130 or 143. A second signal ends the run at once. To continue, run the same command with --resume; "
-      "the lines of\n"
-      "--metrics and metrics.csv up to the checkpoint's step are kept. Without --resume, files of an earlier run are "
-      "not overwritten.\n"
-      "Every file and folder that is written later is tried before the first step.");
+      "On SIGINT (Ctrl-C) or SIGTERM, the current step finishes, a checkpoint is saved if checkpoint.path is set, and "
+      "the exit status is 130 or 143. A second signal ends the run at once. To continue, run the same command with "
+      "--resume; --metrics and metrics.csv keep their lines up to the checkpoint's step. Without --resume, files of an "
+      "earlier run are not overwritten. All output files and folders are tested before the first step.");
   line.on(train, [] { return train_command(run, std::cout); });
 }
 

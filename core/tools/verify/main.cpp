@@ -38,33 +38,28 @@ void describe(CLI::App& command, VerifyArguments& arguments) {
       ->required();
   command
       .add_option("--nproc", arguments.run.ranks,
-                  "Number of ranks to start (default: those of parallel.pipeline x parallel.tensor, and as few "
-                  "data-parallel ones as the partitioner takes, from 2 on)")
+                  "Number of ranks to start (default: parallel.pipeline x parallel.tensor x the smallest data-parallel "
+                  "size, from 2 on, that the partitioner accepts)")
       ->check(CLI::Range(1, 256));
   command
       .add_option("--seconds", arguments.search.seconds,
-                  "Then try runs near it until so many seconds are over: other meshes of up to 8 ranks, numbers of "
-                  "micro-batches, layers and samples, partitioners, schedulers, values of options, recomputation, "
-                  "offload, step policies; one that is wrong is made simpler first")
+                  "Then test similar runs for this many seconds: other meshes of up to 8 ranks, numbers of "
+                  "micro-batches, layers and samples, partitioners, schedulers, option values, recomputation, offload "
+                  "and step policies; a wrong run is simplified first")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--seed", arguments.search.seed,
-                     "With --seconds: which runs; the same for the same number (default: 1)");
+  command.add_option("--seed", arguments.search.seed, "Random seed of the runs that --seconds tests (default: 1)");
   command.add_option("--keep", arguments.keep,
-                     "Keep the tokens in this folder, so that the commands printed for a run that is wrong can be run");
+                     "Keep the tokens in this folder, so that the commands printed for a wrong run can be run");
   add_format(command, arguments.format, {"text", "json"});
   command.add_flag("--quiet", arguments.quiet, "Print no progress");
   command.footer(
-      "Trains the config's model, made small, for two steps on this machine's processor, with the config's plugins and "
-      "mesh, and once\n"
-      "more as plainly as can be: one process, no partitioning, no pipeline, no offload, no recomputation. Every "
-      "parameter's gradient,\n"
-      "the gradient's norm and the loss must be equal but for rounding. Where they are not it names the first "
-      "gradient that is wrong,\n"
-      "and tries without each setting in turn which of them the difference needs. Sizes of the model, "
-      "train.accumulation and\n"
-      "offload folders are chosen, unless --set gives them. The learning rate is 3e-5. Communicators of GPUs are "
-      "replaced by the host's.\n"
-      "The optimizer's update is not compared: `strata plugins check` checks optimizers.\n"
+      "Trains a scaled-down copy of the config's model for two steps on this machine's processors, with the config's "
+      "plugins and mesh, and compares it with the simplest run: one process, no partitioning, no pipeline, no offload, "
+      "no recomputation. Every parameter's gradient, the gradient norm and the loss must be equal except for rounding. "
+      "If they are not, the command reports the first wrong gradient, and tries without each setting in turn to find "
+      "those that cause the difference. Model sizes, train.accumulation and offload folders are chosen automatically "
+      "unless given by --set. The learning rate is 3e-5. GPU communicators are replaced by those of the host. The "
+      "optimizer's update is not compared; `strata plugins check` checks optimizers.\n"
       "Exit status: 0 equal; 1 wrong; 2 wrong input, or a config that cannot run; 3 a run ended with an error.\n"
       "  strata verify run.yaml\n"
       "  strata verify run.yaml --set partitioner.plugin=$PWD/build/libmine.so --set parallel.tensor=2\n"
@@ -76,7 +71,7 @@ void describe(CLI::App& command, VerifyArguments& arguments) {
 
 int main(int argc, char* argv[]) {
   accept_deepspeed_configs();
-  CLI::App app("Check that a config's gradients are those of one process", "strata verify");
+  CLI::App app("Compare a config's gradients with those of a single process", "strata verify");
   VerifyArguments arguments;
   describe(app, arguments);
   CommandLine line{app, {argv + 1, argv + argc}};

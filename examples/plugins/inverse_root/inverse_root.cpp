@@ -11,9 +11,9 @@ namespace {
 
 using namespace strata;
 
-#define ROOT_OPTIONS(OPTION)                                                                                \
-  OPTION(integer, timescale, 1000, "min=1", "updates", "The rate is base / sqrt(2) after so many updates.") \
-  OPTION(integer, cooldown, 0, "min=0", "updates", "The run's last updates, in which the rate falls to 0; 0: none.")
+#define ROOT_OPTIONS(OPTION)                                                                              \
+  OPTION(integer, timescale, 1000, "min=1", "updates", "Updates after which the rate is base / sqrt(2).") \
+  OPTION(integer, cooldown, 0, "min=0", "updates", "Final updates over which the rate decays to 0; 0: no cooldown.")
 STRATA_OPTIONS(RootOptions, ROOT_OPTIONS)
 
 class InverseRoot final : public LearningRate {

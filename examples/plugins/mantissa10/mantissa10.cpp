@@ -15,8 +15,8 @@ namespace {
 
 using namespace strata;
 
-#define MANTISSA_OPTIONS(OPTION)                                                                            \
-  OPTION(integer, mantissa_bits, 10, "min=7,max=23", "bits", "Mantissa bits to keep of a matmul's inputs.") \
+#define MANTISSA_OPTIONS(OPTION)                                                                             \
+  OPTION(integer, mantissa_bits, 10, "min=7,max=23", "bits", "Mantissa bits kept in the inputs of matmuls.") \
   STRATA_SKIP_OPTION(OPTION)
 STRATA_OPTIONS(MantissaOptions, MANTISSA_OPTIONS)
 

@@ -11,13 +11,13 @@ namespace {
 
 using namespace strata;
 
-#define SHM_OPTIONS(OPTION)                                                                                            \
-  OPTION(                                                                                                              \
-      size, slot_size, "512KiB", "min=4KiB,max=1GiB", "",                                                              \
-      "Shared buffer of a rank for collectives, two per group; keep it well below the size of the processor's cache.") \
-  OPTION(                                                                                                              \
-      size, ring_size, "1MiB", "min=4KiB,max=1GiB", "",                                                                \
-      "Buffer for activations and gradients in transit between two ranks; allocated for each pair that communicates.")
+#define SHM_OPTIONS(OPTION)                                                                                        \
+  OPTION(size, slot_size, "512KiB", "min=4KiB,max=1GiB", "",                                                       \
+         "Shared-memory buffer of a rank for collectives, two per group. It should be well below the size of the " \
+         "processor's cache.")                                                                                     \
+  OPTION(                                                                                                          \
+      size, ring_size, "1MiB", "min=4KiB,max=1GiB", "",                                                            \
+      "Buffer for activations and gradients in transit between two ranks, allocated for each pair that communicates.")
 STRATA_OPTIONS(ShmOptions, SHM_OPTIONS)
 
 class Shm final : public Communicator {

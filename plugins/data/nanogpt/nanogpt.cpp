@@ -17,8 +17,8 @@ using toolbox::TokenType;
 
 #define NANOGPT_OPTIONS(OPTION)                                                                                        \
   OPTION(text, token_type, "auto", "one_of=auto|u16|u32", "",                                                          \
-         "Type of one token; auto: u32 for files named *.u32 or *.u32.bin, else u16, and a file that looks otherwise " \
-         "is refused.")
+         "Type of one token. auto: u32 for files named `*.u32` or `*.u32.bin`, else u16; a file that appears to have " \
+         "another type is refused.")
 STRATA_OPTIONS(NanogptOptions, NANOGPT_OPTIONS)
 
 class Nanogpt final : public DataSource {

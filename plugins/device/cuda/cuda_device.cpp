@@ -24,7 +24,7 @@ using namespace strata;
 
 #define CUDA_OPTIONS(OPTION)                                 \
   OPTION(integer, ranks_per_gpu, 1, "min=1,max=64", "ranks", \
-         "Ranks per GPU; more than 1 is for experiments and needs a communicator that allows it.")
+         "Ranks per GPU. More than 1 is for experiments and needs a communicator that supports it.")
 STRATA_OPTIONS(CudaOptions, CUDA_OPTIONS)
 
 void* torch_cuda = nullptr;  // handle of libtorch_cuda once loaded

@@ -13,7 +13,7 @@ namespace {
 using namespace strata;
 
 #define COSINE_OPTIONS(OPTION) \
-  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final rate, as a fraction of learning_rate.base.")
+  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final learning rate, as a fraction of learning_rate.base.")
 STRATA_OPTIONS(CosineOptions, COSINE_OPTIONS)
 
 class Cosine final : public LearningRate {

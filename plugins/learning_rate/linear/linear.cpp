@@ -11,7 +11,7 @@ namespace {
 using namespace strata;
 
 #define LINEAR_OPTIONS(OPTION) \
-  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final rate, as a fraction of learning_rate.base.")
+  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final learning rate, as a fraction of learning_rate.base.")
 STRATA_OPTIONS(LinearOptions, LINEAR_OPTIONS)
 
 class Linear final : public LearningRate {

@@ -10,12 +10,12 @@ namespace {
 using namespace strata;
 
 #define RANGE_OPTIONS(OPTION)                                                                      \
-  OPTION(number, lr_range_test_min_lr, 1e-3, "min=0", "", "Initial rate.")                         \
+  OPTION(number, lr_range_test_min_lr, 1e-3, "min=0", "", "Initial learning rate.")                \
   OPTION(integer, lr_range_test_step_size, 2000, "min=1,max=1e12", "steps", "Steps per interval.") \
   OPTION(number, lr_range_test_step_rate, 1.0, "min=0", "",                                        \
          "Increase per interval, as a fraction of lr_range_test_min_lr.")                          \
   OPTION(boolean, lr_range_test_staircase, false, "", "",                                          \
-         "Raise the rate at the end of each interval only; false: at every step.")
+         "Increase the rate only at the end of each interval; false: at every step.")
 STRATA_OPTIONS(RangeOptions, RANGE_OPTIONS)
 
 class LrRangeTest final : public LearningRate {

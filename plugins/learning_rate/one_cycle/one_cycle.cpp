@@ -20,27 +20,30 @@ namespace {
 
 using namespace strata;
 
-#define CYCLE_OPTIONS(OPTION)                                                                                         \
-  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "Rate at the start and the end of the cycle.")                       \
-  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "Peak rate; -1: learning_rate.base.")                              \
-  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1e12", "steps",                                             \
-         "Steps from the start of the cycle to the peak.")                                                            \
-  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1e12", "steps",                                               \
-         "Steps from the peak to the end of the cycle; 0: as many as cycle_first_step_size.")                         \
-  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1e6", "",                                                    \
-         "Number of stairs on the way up; 0: a smooth rise.")                                                         \
-  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1e6", "",                                                 \
-         "Number of stairs on the way down; 0: a smooth fall, -1: as many as cycle_first_stair_count.")               \
-  OPTION(integer, decay_step_size, 0, "min=0,max=1e12", "steps",                                                      \
-         "Steps per decay interval after the cycle; 0: no decay.")                                                    \
-  OPTION(number, decay_lr_rate, 0.0, "min=0", "",                                                                     \
-         "Decay after the cycle: the rate is cycle_min_lr / (1 + this x intervals since the end of the cycle).")      \
-  OPTION(boolean, cycle_momentum, false, "", "",                                                                      \
-         "Cycle the momentum (Adam's first beta) too, in the opposite direction.")                                    \
-  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "", "Momentum at the peak of the rate, and of the first update.") \
-  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "Momentum at the start and the end of the cycle.")            \
-  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                                    \
-         "Growth after the cycle: the momentum is cycle_max_mom x (1 + this x intervals since the end of the cycle).")
+#define CYCLE_OPTIONS(OPTION)                                                                                          \
+  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "Learning rate at the start and the end of the cycle.")               \
+  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "Peak learning rate; -1: learning_rate.base.")                      \
+  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1e12", "steps",                                              \
+         "Steps from the start of the cycle to the peak.")                                                             \
+  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1e12", "steps",                                                \
+         "Steps from the peak to the end of the cycle; 0: the value of cycle_first_step_size.")                        \
+  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1e6", "",                                                     \
+         "Number of stairs in the rise; 0: a continuous rise.")                                                        \
+  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1e6", "",                                                  \
+         "Number of stairs in the fall; 0: a continuous fall; -1: the value of cycle_first_stair_count.")              \
+  OPTION(integer, decay_step_size, 0, "min=0,max=1e12", "steps",                                                       \
+         "Steps per decay interval after the cycle; 0: no decay.")                                                     \
+  OPTION(number, decay_lr_rate, 0.0, "min=0", "",                                                                      \
+         "Decay of the learning rate after the cycle: cycle_min_lr / (1 + decay_lr_rate x intervals since the end of " \
+         "the cycle).")                                                                                                \
+  OPTION(boolean, cycle_momentum, false, "", "",                                                                       \
+         "Also cycle the momentum (Adam's first beta), in the opposite direction.")                                    \
+  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "",                                                                \
+         "Momentum at the peak learning rate, and in the first update.")                                               \
+  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "Momentum at the start and the end of the cycle.")             \
+  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                                     \
+         "Growth of the momentum after the cycle: cycle_max_mom x (1 + decay_mom_rate x intervals since the end of "   \
+         "the cycle).")
 STRATA_OPTIONS(CycleOptions, CYCLE_OPTIONS)
 
 class OneCycle final : public LearningRate {

@@ -15,15 +15,16 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                                  \
-  OPTION(number, warmup_min_ratio, 0.0, "min=0,max=1", "",                                                      \
-         "Initial rate, that of the second update, as a fraction of learning_rate.base; the first has rate 0.") \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps",                                            \
-         "Steps of the warm-up to learning_rate.base; 1 counts as 2.")                                          \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")                            \
-  OPTION(number, cos_min_ratio, 1e-4, "min=0,max=1", "", "Final rate, as a fraction of learning_rate.base.")    \
-  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                                \
-         "Length of the schedule, with whose last value the final rate is reached; 0: that of the run.")
+#define WARMUP_OPTIONS(OPTION)                                                                                         \
+  OPTION(number, warmup_min_ratio, 0.0, "min=0,max=1", "",                                                             \
+         "Initial learning rate, as a fraction of learning_rate.base. It applies to the second update; the first has " \
+         "rate 0.")                                                                                                    \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps",                                                   \
+         "Steps of the warm-up to learning_rate.base; 1 counts as 2.")                                                 \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")                                   \
+  OPTION(number, cos_min_ratio, 1e-4, "min=0,max=1", "", "Final learning rate, as a fraction of learning_rate.base.")  \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                                       \
+         "Length of the schedule, whose last step has the final rate; 0: the length of the run.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 
 class WarmupCosineLr final : public LearningRate {

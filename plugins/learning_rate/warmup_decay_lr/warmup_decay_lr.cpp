@@ -13,13 +13,14 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                                 \
-  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "Initial rate.")                                             \
-  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "Rate at the end of the warm-up; -1: learning_rate.base.") \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps of the warm-up; 1 counts as 2.")   \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")                           \
-  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                               \
-         "Length of the schedule: the rate is back at warmup_min_lr right after; 0: that of the run.")
+#define WARMUP_OPTIONS(OPTION)                                                                               \
+  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "Initial learning rate.")                                  \
+  OPTION(number, warmup_max_lr, -1.0, "min=-1", "",                                                          \
+         "Learning rate at the end of the warm-up; -1: learning_rate.base.")                                 \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps of the warm-up; 1 counts as 2.") \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")                         \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                             \
+         "Length of the schedule; the rate returns to warmup_min_lr directly after it. 0: the length of the run.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 
 class WarmupDecayLr final : public LearningRate {

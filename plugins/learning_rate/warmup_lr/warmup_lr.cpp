@@ -11,10 +11,11 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                                 \
-  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "Initial rate.")                                             \
-  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "Rate at the end of the warm-up; -1: learning_rate.base.") \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps of the warm-up; 1 counts as 2.")   \
+#define WARMUP_OPTIONS(OPTION)                                                                               \
+  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "Initial learning rate.")                                  \
+  OPTION(number, warmup_max_lr, -1.0, "min=-1", "",                                                          \
+         "Learning rate at the end of the warm-up; -1: learning_rate.base.")                                 \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps of the warm-up; 1 counts as 2.") \
   OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 

@@ -13,9 +13,9 @@ namespace {
 
 using namespace strata;
 
-#define WSD_OPTIONS(OPTION)                                                                                          \
-  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final rate, as a fraction of learning_rate.base.")            \
-  OPTION(integer, decay_steps, 0, "min=0,max=1e12", "steps", "Steps of the final decay; 0: a tenth of train.steps.") \
+#define WSD_OPTIONS(OPTION)                                                                                            \
+  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final learning rate, as a fraction of learning_rate.base.")     \
+  OPTION(integer, decay_steps, 0, "min=0,max=1e12", "steps", "Steps of the final decay; 0: one tenth of train.steps.") \
   OPTION(text, decay_style, "linear", "one_of=linear|cosine|minus_sqrt|exponential", "", "Shape of the decay.")
 STRATA_OPTIONS(WsdOptions, WSD_OPTIONS)
 

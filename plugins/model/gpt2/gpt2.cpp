@@ -7,19 +7,19 @@
 
 namespace strata::gpt2 {
 
-#define GPT2_OPTIONS(OPTION)                                                                                       \
-  OPTION(text, preset, "none", "one_of=none|gpt2|gpt2-medium|gpt2-large|gpt2-xl", "",                              \
-         "Published sizes of a GPT-2; the options below override single sizes.")                                   \
-  STRATA_DECODER_OPTIONS(OPTION)                                                                                   \
-  OPTION(integer, maximum_positions, 1024, "min=1", "tokens",                                                      \
-         "Maximum sequence length, and rows of the table of positions.")                                           \
-  OPTION(number, layer_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the layer norms.")                             \
-  OPTION(boolean, tie_embeddings, true, "", "", "Tie the head's weight to the embedding.")                         \
-  OPTION(number, embedding_dropout, 0.0, "min=0,max=0.99", "",                                                     \
-         "Probability that an element of the embedding is dropped; the published models were trained with 0.1.")   \
-  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.") \
-  OPTION(number, hidden_dropout, 0.0, "min=0,max=0.99", "",                                                        \
-         "Probability that an element of what attention and MLP add is dropped.")
+#define GPT2_OPTIONS(OPTION)                                                                                \
+  OPTION(text, preset, "none", "one_of=none|gpt2|gpt2-medium|gpt2-large|gpt2-xl", "",                       \
+         "Published model sizes; the options below override individual sizes.")                             \
+  STRATA_DECODER_OPTIONS(OPTION)                                                                            \
+  OPTION(integer, maximum_positions, 1024, "min=1", "tokens",                                               \
+         "Maximum sequence length, which is the number of rows of the position table.")                     \
+  OPTION(number, layer_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the layer norms.")                      \
+  OPTION(boolean, tie_embeddings, true, "", "", "Tie the head's weight to the embedding.")                  \
+  OPTION(number, embedding_dropout, 0.0, "min=0,max=0.99", "",                                              \
+         "Dropout probability of the embedding output; the published models were trained with 0.1.")        \
+  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Dropout probability of attention weights.") \
+  OPTION(number, hidden_dropout, 0.0, "min=0,max=0.99", "",                                                 \
+         "Dropout probability of the attention and MLP outputs, before they are added to the residual stream.")
 STRATA_OPTIONS(Gpt2Options, GPT2_OPTIONS)
 
 constexpr DecoderPreset presets[]{{"gpt2", 768, 12, 12, 3072, 50257},

@@ -6,23 +6,25 @@
 
 namespace strata::gpt_neox {
 
-#define GPT_NEOX_OPTIONS(OPTION)                                                                                   \
-  OPTION(text, preset, "none",                                                                                     \
-         "one_of=none|pythia-14m|pythia-31m|pythia-70m|pythia-160m|pythia-410m|pythia-1b|pythia-1.4b|pythia-2.8b|" \
-         "pythia-6.9b|pythia-12b",                                                                                 \
-         "", "Published sizes of a Pythia model; the options below override single sizes.")                        \
-  STRATA_DECODER_OPTIONS(OPTION)                                                                                   \
-  OPTION(number, rotary_fraction, 0.25, "min=0,max=1", "",                                                         \
-         "Fraction of each head's dimensions with rotary embeddings.")                                             \
-  OPTION(number, rotary_base, 10000.0, "min=1", "", "Base of the rotary frequencies.")                             \
-  OPTION(integer, maximum_positions, 2048, "min=1", "tokens", "Maximum sequence length.")                          \
-  OPTION(number, layer_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the layer norms.")                             \
-  OPTION(boolean, parallel_residual, true, "", "",                                                                 \
-         "Attention and MLP both read the block's input; false: the MLP reads the attention's output.")            \
-  OPTION(boolean, tie_embeddings, false, "", "", "Tie the head's weight to the embedding.")                        \
-  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.") \
-  OPTION(number, hidden_dropout, 0.0, "min=0,max=0.99", "",                                                        \
-         "Probability that an element of what attention and MLP add, or of the embedding, is dropped.")
+#define GPT_NEOX_OPTIONS(OPTION)                                                                                       \
+  OPTION(text, preset, "none",                                                                                         \
+         "one_of=none|pythia-14m|pythia-31m|pythia-70m|pythia-160m|pythia-410m|pythia-1b|pythia-1.4b|pythia-2.8b|"     \
+         "pythia-6.9b|pythia-12b",                                                                                     \
+         "", "Published model sizes; the options below override individual sizes.")                                    \
+  STRATA_DECODER_OPTIONS(OPTION)                                                                                       \
+  OPTION(number, rotary_fraction, 0.25, "min=0,max=1", "",                                                             \
+         "Fraction of each head's dimensions with rotary embeddings.")                                                 \
+  OPTION(number, rotary_base, 10000.0, "min=1", "", "Base of the rotary frequencies.")                                 \
+  OPTION(integer, maximum_positions, 2048, "min=1", "tokens", "Maximum sequence length.")                              \
+  OPTION(number, layer_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the layer norms.")                                 \
+  OPTION(boolean, parallel_residual, true, "", "",                                                                     \
+         "Parallel residual: attention and MLP both read the block's input. false: the MLP reads the attention's "     \
+         "output.")                                                                                                    \
+  OPTION(boolean, tie_embeddings, false, "", "", "Tie the head's weight to the embedding.")                            \
+  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Dropout probability of attention weights.")            \
+  OPTION(number, hidden_dropout, 0.0, "min=0,max=0.99", "",                                                            \
+         "Dropout probability of the embedding output, and of the attention and MLP outputs before they are added to " \
+         "the residual stream.")
 STRATA_OPTIONS(GptNeoxOptions, GPT_NEOX_OPTIONS)
 
 constexpr DecoderPreset presets[]{

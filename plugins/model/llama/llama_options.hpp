@@ -8,28 +8,29 @@
 
 namespace strata::llama {
 
-#define LLAMA_OPTIONS(OPTION)                                                                                       \
-  OPTION(text, preset, "none",                                                                                      \
-         "one_of=none|llama-160m|tinyllama-1.1b|llama-2-7b|llama-2-13b|llama-3.2-1b|llama-3.2-3b|llama-3.1-8b|"     \
-         "mistral-7b|qwen2-0.5b|qwen2-1.5b|qwen2-7b",                                                               \
-         "", "Published sizes of a model; the options below override single sizes.")                                \
-  STRATA_DECODER_OPTIONS(OPTION)                                                                                    \
-  OPTION(integer, key_value_heads, 0, "min=0", "heads",                                                             \
-         "Heads of keys and values, each for several heads of queries; 0: from the preset, or as many as heads.")   \
-  OPTION(integer, head_size, 0, "min=0", "elements", "Dimensions of a head; 0: hidden_size / heads.")               \
-  OPTION(text, variant, "auto", "one_of=auto|llama|mistral|qwen2", "",                                              \
-         "How files name the model. qwen2: queries, keys and values have biases. auto: as the preset or the file.") \
-  OPTION(number, rotary_base, 0.0, "min=0", "", "Base of the rotary frequencies; 0: from the preset, or 10000.")    \
-  OPTION(text, rotary_scaling, "auto", "one_of=auto|none|linear|llama3", "",                                        \
-         "How rotary frequencies are slowed down; auto: as the preset or the file.")                                \
-  OPTION(number, rotary_factor, 8.0, "min=1", "", "By how much rotary_scaling slows them down.")                    \
-  OPTION(integer, rotary_original_positions, 8192, "min=1", "tokens",                                               \
-         "Sequence length before rotary_scaling, of llama3.")                                                       \
-  OPTION(integer, maximum_positions, 0, "min=0", "tokens", "Maximum sequence length; 0: from the preset, or 4096.") \
-  OPTION(number, rms_norm_epsilon, 0.0, "min=0", "", "Epsilon of the norms; 0: from the preset, or 1e-5.")          \
-  OPTION(text, tie_embeddings, "auto", "one_of=auto|true|false", "",                                                \
-         "Tie the head's weight to the embedding; auto: as the preset or the file, or false.")                      \
-  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.")
+#define LLAMA_OPTIONS(OPTION)                                                                                          \
+  OPTION(text, preset, "none",                                                                                         \
+         "one_of=none|llama-160m|tinyllama-1.1b|llama-2-7b|llama-2-13b|llama-3.2-1b|llama-3.2-3b|llama-3.1-8b|"        \
+         "mistral-7b|qwen2-0.5b|qwen2-1.5b|qwen2-7b",                                                                  \
+         "", "Published model sizes; the options below override individual sizes.")                                    \
+  STRATA_DECODER_OPTIONS(OPTION)                                                                                       \
+  OPTION(integer, key_value_heads, 0, "min=0", "heads",                                                                \
+         "Number of key-value heads (grouped-query attention); 0: from the preset, or the value of heads.")            \
+  OPTION(integer, head_size, 0, "min=0", "elements", "Dimensions per head; 0: hidden_size / heads.")                   \
+  OPTION(text, variant, "auto", "one_of=auto|llama|mistral|qwen2", "",                                                 \
+         "Model family, as named in config.json. qwen2 has biases in queries, keys and values. auto: from the preset " \
+         "or the file.")                                                                                               \
+  OPTION(number, rotary_base, 0.0, "min=0", "", "Base of the rotary frequencies; 0: from the preset, or 10000.")       \
+  OPTION(text, rotary_scaling, "auto", "one_of=auto|none|linear|llama3", "",                                           \
+         "Method that scales down the rotary frequencies; auto: from the preset or the file.")                         \
+  OPTION(number, rotary_factor, 8.0, "min=1", "", "Factor of rotary_scaling.")                                         \
+  OPTION(integer, rotary_original_positions, 8192, "min=1", "tokens",                                                  \
+         "Sequence length before the scaling, for rotary_scaling: llama3.")                                            \
+  OPTION(integer, maximum_positions, 0, "min=0", "tokens", "Maximum sequence length; 0: from the preset, or 4096.")    \
+  OPTION(number, rms_norm_epsilon, 0.0, "min=0", "", "Epsilon of the norms; 0: from the preset, or 1e-5.")             \
+  OPTION(text, tie_embeddings, "auto", "one_of=auto|true|false", "",                                                   \
+         "Tie the head's weight to the embedding; auto: from the preset or the file, else false.")                     \
+  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Dropout probability of attention weights.")
 STRATA_OPTIONS(LlamaOptions, LLAMA_OPTIONS)
 
 enum class Variant { Llama, Mistral, Qwen2 };

@@ -19,21 +19,20 @@ namespace {
 using namespace strata;
 using namespace strata::offload_nvme;
 
-#define NVME_OPTIONS(OPTION)                                                                                        \
-  OPTION(text, path, "", "", "",                                                                                    \
-         "Folder on the disk to use; there is no default. Of several, separated by colons, each gets every n-th "   \
-         "block. Nothing stays in them after the run.")                                                             \
-  OPTION(integer, queue_depth, 32, "min=1,max=1024", "blocks", "How many blocks a rank has at the disks at once.")  \
-  OPTION(size, block_size, "1MiB", "min=4KiB,max=1GiB", "",                                                         \
-         "A transfer is cut into blocks of this many bytes; a multiple of 4 KiB.")                                  \
-  OPTION(text, interface, "auto", "one_of=auto|io_uring|threads", "",                                               \
-         "How blocks reach the disks. auto: io_uring where the system allows it, else threads, and a warning says " \
-         "why.")                                                                                                    \
-  OPTION(integer, threads, 8, "min=1,max=128", "threads", "With threads: how many, each with one block at a time.") \
-  OPTION(boolean, checksums, false, "", "",                                                                         \
-         "Keep a checksum of every 4 KiB in host memory (8 bytes each) and compare it after every read.")           \
-  OPTION(integer, timeout_s, 60, "min=1,max=86400", "seconds",                                                      \
-         "A wait ends with an error when no block of any transfer has ended for so long.")
+#define NVME_OPTIONS(OPTION)                                                                                           \
+  OPTION(text, path, "", "", "",                                                                                       \
+         "Folder on the disk; required. Several folders, separated by colons, are striped block by block. No file "    \
+         "remains after the run.")                                                                                     \
+  OPTION(integer, queue_depth, 32, "min=1,max=1024", "blocks", "Blocks in flight per rank.")                           \
+  OPTION(size, block_size, "1MiB", "min=4KiB,max=1GiB", "", "Bytes per block of a transfer; a multiple of 4 KiB.")     \
+  OPTION(text, interface, "auto", "one_of=auto|io_uring|threads", "",                                                  \
+         "I/O interface. auto: io_uring if the system allows it, else threads, with a warning that gives the reason.") \
+  OPTION(integer, threads, 8, "min=1,max=128", "threads",                                                              \
+         "Number of I/O threads with interface: threads; each transfers one block at a time.")                         \
+  OPTION(boolean, checksums, false, "", "",                                                                            \
+         "Keep a checksum of every 4 KiB in host memory (8 bytes each) and verify it after every read.")               \
+  OPTION(integer, timeout_s, 60, "min=1,max=86400", "seconds",                                                         \
+         "Time without any completed block after which a wait fails with an error.")
 STRATA_OPTIONS(NvmeOptions, NVME_OPTIONS)
 
 // Blocks the host until its blocks have ended, at the latest when it goes.

@@ -27,12 +27,13 @@ using namespace strata;
 
 #define ADAFACTOR_OPTIONS(OPTION)                                                                                    \
   OPTION(number, beta2_decay, -0.8, "max=0", "",                                                                     \
-         "The weight of the new squared gradient in the second moment is step^this; -1: the mean over all steps.")   \
+         "Exponent of the second moment's update weight: the new squared gradient has the weight step^beta2_decay. " \
+         "-1: the mean over all steps.")                                                                             \
   OPTION(numbers, eps, "[1.1920929e-07, 0.001]", "min=0", "",                                                        \
          "Lower bounds: of the mean second moment, and of the parameter's root mean square, which scales the step.") \
-  OPTION(number, d, 1.0, "min=1", "", "Largest root mean square of a parameter's update before it is scaled down.")  \
+  OPTION(number, d, 1.0, "min=1", "", "Clipping threshold: maximum root mean square of a parameter's update.")       \
   OPTION(number, weight_decay, 0.0, "min=0", "",                                                                     \
-         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
+         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x weight_decay.")
 STRATA_OPTIONS(AdafactorOptions, ADAFACTOR_OPTIONS)
 
 // The last two dimensions of a parameter. A vector is one row.

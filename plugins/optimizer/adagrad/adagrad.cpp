@@ -13,10 +13,11 @@ namespace {
 using namespace strata;
 
 #define ADAGRAD_OPTIONS(OPTION)                                                                                      \
-  OPTION(number, lr_decay, 0.0, "min=0", "", "Update t divides the learning rate by 1 + (t - 1) x this.")            \
-  OPTION(number, weight_decay, 0.0, "min=0", "", "Weight decay: this times the parameter is added to the gradient.") \
-  OPTION(number, initial_accumulator_value, 0.0, "min=0", "", "What the sum of squared gradients begins with.")      \
-  OPTION(number, epsilon, 1e-10, "min=0", "", "Added to the square root of the sum.")
+  OPTION(number, lr_decay, 0.0, "min=0", "",                                                                         \
+         "Learning rate decay: update t divides the rate by 1 + (t - 1) x lr_decay.")                                \
+  OPTION(number, weight_decay, 0.0, "min=0", "", "Weight decay: weight_decay x parameter is added to the gradient.") \
+  OPTION(number, initial_accumulator_value, 0.0, "min=0", "", "Initial value of the sum of squared gradients.")      \
+  OPTION(number, epsilon, 1e-10, "min=0", "", "Constant added to the square root of the sum.")
 STRATA_OPTIONS(AdagradOptions, ADAGRAD_OPTIONS)
 
 struct Formula {

@@ -27,13 +27,14 @@ namespace {
 using namespace strata;
 using adam_mini::RowGroups;
 
-#define ADAM_MINI_OPTIONS(OPTION)                                                                                \
-  STRATA_MOMENT_OPTIONS(OPTION)                                                                                  \
-  STRATA_DECAY_OPTION(OPTION, 0.0)                                                                               \
-  OPTION(integer, head_size, 0, "min=0", "rows",                                                                 \
-         "Rows of one attention head, which share a second moment in q and k, as in the paper; 0: rows do not.") \
-  OPTION(text, query_key, "*.q_proj.weight *.k_proj.weight", "", "",                                             \
-         "Names of weights that hold heads of q, or of k, alone: patterns with * and ?, separated by spaces.")
+#define ADAM_MINI_OPTIONS(OPTION)                                                                                   \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                     \
+  STRATA_DECAY_OPTION(OPTION, 0.0)                                                                                  \
+  OPTION(integer, head_size, 0, "min=0", "rows",                                                                    \
+         "Rows per attention head. The rows of a head share one second moment in q and k, as in the paper. 0: one " \
+         "second moment per row.")                                                                                  \
+  OPTION(text, query_key, "*.q_proj.weight *.k_proj.weight", "", "",                                                \
+         "Patterns (* and ?), separated by spaces, for the names of weights that hold only q heads or only k heads.")
 STRATA_OPTIONS(AdamMiniOptions, ADAM_MINI_OPTIONS)
 
 struct Factors {

@@ -7,15 +7,14 @@ namespace {
 
 using namespace strata;
 
-#define ADAMW_OPTIONS(OPTION)                                                                            \
-  STRATA_MOMENT_OPTIONS(OPTION)                                                                          \
-  OPTION(number, weight_decay, 0.01, "min=0", "",                                                        \
-         "Weight decay. Each step multiplies parameters by 1 - learning rate x this; if not decoupled, " \
-         "this times the parameter is added to the gradient.")                                           \
-  OPTION(boolean, decoupled, true, "", "",                                                               \
-         "Whether weight decay is apart from the gradient (AdamW); false: Adam with an L2 penalty.")     \
-  OPTION(text, moments, "fp32", "one_of=fp32|bf16", "",                                                  \
-         "Format of both moments. bf16 halves them, and needs a second of betas of at most 0.996.")
+#define ADAMW_OPTIONS(OPTION)                                                                                       \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                     \
+  OPTION(number, weight_decay, 0.01, "min=0", "",                                                                   \
+         "Weight decay. Decoupled: each step multiplies parameters by 1 - learning rate x weight_decay. Otherwise " \
+         "weight_decay x parameter is added to the gradient.")                                                      \
+  OPTION(boolean, decoupled, true, "", "", "Decoupled weight decay (AdamW); false: Adam with an L2 penalty.")       \
+  OPTION(text, moments, "fp32", "one_of=fp32|bf16", "",                                                             \
+         "Format of both moments. bf16 halves their memory, and needs a second beta of at most 0.996.")
 STRATA_OPTIONS(AdamwOptions, ADAMW_OPTIONS)
 
 class Adamw final : public Optimizer {

@@ -19,14 +19,15 @@ namespace {
 
 using namespace strata;
 
-#define LAMB_OPTIONS(OPTION)                                                                                          \
-  STRATA_MOMENT_OPTIONS(OPTION)                                                                                       \
-  OPTION(number, weight_decay, 0.0, "min=0", "", "This times the parameter is added to the update, within its norm.") \
-  OPTION(text, bias_correction, "moments", "one_of=moments|step_size|none", "",                                       \
-         "What is corrected for the moments' start at zero: the moments, as in the paper, or the step size, as in "   \
-         "DeepSpeed's FusedLamb.")                                                                                    \
-  OPTION(number, min_coeff, 0.01, "min=0", "", "Lower bound of a parameter's trust ratio.")                           \
-  OPTION(number, max_coeff, 10.0, "min=0", "", "Upper bound of a parameter's trust ratio.")
+#define LAMB_OPTIONS(OPTION)                                                                                      \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                   \
+  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                  \
+         "Weight decay: weight_decay x parameter is added to the update before its norm is taken.")               \
+  OPTION(text, bias_correction, "moments", "one_of=moments|step_size|none", "",                                   \
+         "Correction for moments that start at zero. moments: corrects the moments, as in the paper; step_size: " \
+         "corrects the step size, as in DeepSpeed's FusedLamb.")                                                  \
+  OPTION(number, min_coeff, 0.01, "min=0", "", "Lower bound of the trust ratio of a parameter.")                  \
+  OPTION(number, max_coeff, 10.0, "min=0", "", "Upper bound of the trust ratio of a parameter.")
 STRATA_OPTIONS(LambOptions, LAMB_OPTIONS)
 
 struct Update {

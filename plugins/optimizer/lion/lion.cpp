@@ -10,9 +10,9 @@ namespace {
 
 using namespace strata;
 
-#define LION_OPTIONS(OPTION)                                                                       \
-  OPTION(numbers, betas, "[0.9, 0.99]", "min=0,max=1", "",                                         \
-         "The momentum's part in the update's sign, and the momentum's decay rate; both below 1.") \
+#define LION_OPTIONS(OPTION)                                                                           \
+  OPTION(numbers, betas, "[0.9, 0.99]", "min=0,max=1", "",                                             \
+         "Weight of the momentum in the update's sign, and decay rate of the momentum; both below 1.") \
   STRATA_DECAY_OPTION(OPTION, 0.0)
 STRATA_OPTIONS(LionOptions, LION_OPTIONS)
 

@@ -25,23 +25,25 @@ namespace {
 
 using namespace strata;
 
-#define MUON_OPTIONS(OPTION)                                                                                          \
-  OPTION(number, momentum, 0.95, "min=0,max=1", "", "Decay of the momentum of matrices; below 1.")                    \
-  OPTION(boolean, nesterov, true, "", "", "Nesterov momentum.")                                                       \
-  OPTION(integer, steps, 5, "min=1,max=20", "", "Newton-Schulz steps.")                                               \
-  OPTION(text, coefficients, "quintic", "one_of=quintic|polar_express", "",                                           \
-         "Of the Newton-Schulz steps: quintic has the same in each, polar_express others in each of the first five.") \
-  OPTION(text, scale, "original", "one_of=original|moonlight", "",                                                    \
-         "What multiplies the update of a matrix: original sqrt(max(1, rows/columns)); moonlight "                    \
-         "0.2 sqrt(max(rows, columns)), with which AdamW's learning rates suit.")                                     \
-  OPTION(number, weight_decay, 0.1, "min=0", "",                                                                      \
-         "Decoupled weight decay of all parameters: each step multiplies them by 1 - learning rate x this.")          \
-  OPTION(text, matrices, "", "", "",                                                                                  \
-         "Names of the matrices to make orthogonal, with * and ?, separated by spaces; empty: the weights of "        \
-         "products, which the model names, but for its head.")                                                        \
-  OPTION(numbers, adamw_betas, "[0.9, 0.999]", "min=0,max=1", "", "AdamW's betas for all other parameters.")          \
-  OPTION(number, adamw_epsilon, 1e-8, "min=0", "", "AdamW's epsilon for all other parameters.")                       \
-  OPTION(number, adamw_rate, 1, "min=0", "", "AdamW's learning rate, as a multiple of that of matrices.")
+#define MUON_OPTIONS(OPTION)                                                                                           \
+  OPTION(number, momentum, 0.95, "min=0,max=1", "", "Decay rate of the momentum of matrices; below 1.")                \
+  OPTION(boolean, nesterov, true, "", "", "Nesterov momentum.")                                                        \
+  OPTION(integer, steps, 5, "min=1,max=20", "", "Number of Newton-Schulz iterations.")                                 \
+  OPTION(text, coefficients, "quintic", "one_of=quintic|polar_express", "",                                            \
+         "Coefficients of the Newton-Schulz iterations. quintic: the same in each; polar_express: different ones in "  \
+         "each of the first five.")                                                                                    \
+  OPTION(text, scale, "original", "one_of=original|moonlight", "",                                                     \
+         "Factor of a matrix update. original: sqrt(max(1, rows/columns)); moonlight: 0.2 sqrt(max(rows, columns)), "  \
+         "which suits the learning rates of AdamW.")                                                                   \
+  OPTION(number, weight_decay, 0.1, "min=0", "",                                                                       \
+         "Decoupled weight decay of all parameters: each step multiplies them by 1 - learning rate x weight_decay.")   \
+  OPTION(text, matrices, "", "", "",                                                                                   \
+         "Patterns (* and ?), separated by spaces, for the names of the matrices to orthogonalize; empty: the matmul " \
+         "weights that the model declares, except the head.")                                                          \
+  OPTION(numbers, adamw_betas, "[0.9, 0.999]", "min=0,max=1", "",                                                      \
+         "Betas of AdamW, which updates all other parameters.")                                                        \
+  OPTION(number, adamw_epsilon, 1e-8, "min=0", "", "Epsilon of AdamW, which updates all other parameters.")            \
+  OPTION(number, adamw_rate, 1, "min=0", "", "Learning rate of AdamW, as a multiple of that of the matrices.")
 STRATA_OPTIONS(MuonOptions, MUON_OPTIONS)
 
 // The matrices of a piece, which holds whole ones: in `turns` places so many rows of each, one after the other.

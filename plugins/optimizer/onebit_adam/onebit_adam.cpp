@@ -31,14 +31,15 @@ namespace {
 
 using namespace strata;
 
-#define ONEBIT_ADAM_OPTIONS(OPTION)                                                                                 \
-  STRATA_MOMENT_OPTIONS(OPTION)                                                                                     \
-  OPTION(number, weight_decay, 0.0, "min=0", "", "Each step subtracts learning rate x this x the parameter too.")   \
-  OPTION(integer, freeze_step, 100'000, "min=1", "updates",                                                         \
-         "Updates of the warm-up, which are Adam's, with gradients summed as ever; 15 to 25 % of a run in the "     \
-         "paper. After them the second moment stays as it is, and ranks send signs of momenta: a sixteenth of the " \
-         "bytes of gradients in fp16. The norm that is reported is then the root of the sum of the squares of all " \
-         "ranks' own gradients.")
+#define ONEBIT_ADAM_OPTIONS(OPTION)                                                                                    \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                        \
+  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                       \
+         "Weight decay: each step also subtracts learning rate x weight_decay x parameter.")                           \
+  OPTION(                                                                                                              \
+      integer, freeze_step, 100'000, "min=1", "updates",                                                               \
+      "Warm-up updates, which are Adam's and sum full gradients; 15 to 25 % of a run in the paper. After the warm-up " \
+      "the second moment is frozen, and ranks exchange signs of momenta, a sixteenth of the bytes of fp16 gradients. " \
+      "From then on the reported norm is the root of the sum of the squares of all ranks' own gradients.")
 STRATA_OPTIONS(OnebitAdamOptions, ONEBIT_ADAM_OPTIONS)
 
 using Step = toolbox::SignAdamStep;

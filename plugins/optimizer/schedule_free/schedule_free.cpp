@@ -23,15 +23,18 @@ namespace {
 
 using namespace strata;
 
-#define SCHEDULE_FREE_OPTIONS(OPTION)                                                                            \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                      \
-         "How near to the average layers train, 0 to 1; and the decay rate of the second moment. Both below 1.") \
-  STRATA_EPSILON_OPTION(OPTION)                                                                                  \
-  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                 \
-         "Decoupled weight decay: learning rate x this x the weights that layers train at.")                     \
-  OPTION(number, r, 0.0, "min=0", "", "Update k, from 1, has a weight of k to this power in the average.")       \
-  OPTION(number, weight_lr_power, 2.0, "min=0", "",                                                              \
-         "An update's weight is also the largest learning rate so far to this power.")
+#define SCHEDULE_FREE_OPTIONS(OPTION)                                                                               \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                         \
+         "Interpolation of the weights at which gradients are computed, between the stepped weights (0) and their " \
+         "average (1), and decay rate of the second moment. Both below 1.")                                         \
+  STRATA_EPSILON_OPTION(OPTION)                                                                                     \
+  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                    \
+         "Decoupled weight decay: each step subtracts learning rate x weight_decay x the weights at which the "     \
+         "gradient was computed.")                                                                                  \
+  OPTION(number, r, 0.0, "min=0", "",                                                                               \
+         "Exponent of the update's number, counted from 1, in its weight in the average.")                          \
+  OPTION(number, weight_lr_power, 2.0, "min=0", "",                                                                 \
+         "Exponent of the largest learning rate so far in an update's weight in the average.")
 STRATA_OPTIONS(ScheduleFreeOptions, SCHEDULE_FREE_OPTIONS)
 
 // `Share`: float, or a tensor [] where the host does not know it.

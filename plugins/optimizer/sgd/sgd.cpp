@@ -9,11 +9,11 @@ namespace {
 
 using namespace strata;
 
-#define SGD_OPTIONS(OPTION)                                                                                    \
-  OPTION(number, momentum, 0.0, "min=0", "", "Momentum factor; 0 keeps no state.")                             \
-  OPTION(number, dampening, 0.0, "min=0,max=1", "", "Dampening: the momentum takes 1 - this of the gradient.") \
-  OPTION(boolean, nesterov, false, "", "", "Nesterov momentum; needs momentum and no dampening.")              \
-  OPTION(number, weight_decay, 0.0, "min=0", "", "Weight decay: this times the parameter is added to the gradient.")
+#define SGD_OPTIONS(OPTION)                                                                                         \
+  OPTION(number, momentum, 0.0, "min=0", "", "Momentum factor; 0: no momentum and no state.")                       \
+  OPTION(number, dampening, 0.0, "min=0,max=1", "", "Dampening: the momentum receives (1 - dampening) x gradient.") \
+  OPTION(boolean, nesterov, false, "", "", "Nesterov momentum; needs momentum and no dampening.")                   \
+  OPTION(number, weight_decay, 0.0, "min=0", "", "Weight decay: weight_decay x parameter is added to the gradient.")
 STRATA_OPTIONS(SgdOptions, SGD_OPTIONS)
 
 class Sgd final : public Optimizer {

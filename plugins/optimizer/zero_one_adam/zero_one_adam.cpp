@@ -40,23 +40,27 @@ namespace {
 
 using namespace strata;
 
-#define ZERO_ONE_ADAM_OPTIONS(OPTION)                                                                                 \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                           \
-         "Decay rates of the first and second moment; both below 1.")                                                 \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")                        \
-  OPTION(number, weight_decay, 0.0, "min=0", "", "Each step subtracts learning rate x this x the parameter too.")     \
-  OPTION(integer, var_freeze_step, 100'000, "min=1", "updates",                                                       \
-         "The second moment stays as it is after so many updates, which may be those of the rate's warm-up. Until "   \
-         "then ranks send gradients, all of them or their signs; then they step alone, and send the signs of what "   \
-         "they moved. The norm that is reported is the root of the sum of the squares of all ranks' own gradients, "  \
-         "once not every update sums them.")                                                                          \
-  OPTION(integer, var_update_scaler, 16, "min=1", "updates",                                                          \
-         "The interval between two updates of the second moment, which sum gradients as ever, begins with 1 and "     \
-         "doubles after so many of them. All others send signs: a sixteenth of the bytes of gradients in fp16.")      \
-  OPTION(integer, local_step_scaler, 32'678, "min=1", "updates",                                                      \
-         "After var_freeze_step ranks exchange once in an interval, which begins with 1 and doubles after so many "   \
-         "updates: as many as it takes the learning rate to fall by half, for what ranks drift apart grows with it.") \
-  OPTION(integer, local_step_clipper, 16, "min=1", "updates", "The longest of these intervals.")
+#define ZERO_ONE_ADAM_OPTIONS(OPTION)                                                                                  \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                            \
+         "Decay rates of the first and second moment; both below 1.")                                                  \
+  OPTION(number, epsilon, 1e-8, "min=0", "", "Constant added to the square root of the second moment.")                \
+  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                       \
+         "Weight decay: each step also subtracts learning rate x weight_decay x parameter.")                           \
+  OPTION(integer, var_freeze_step, 100'000, "min=1", "updates",                                                        \
+         "Updates before the second moment is frozen, such as those of the learning rate's warm-up. Until then, "      \
+         "ranks exchange gradients or their signs. Afterwards, they take local steps and exchange the signs of their " \
+         "weight changes. Once not every update sums gradients, the reported norm is the root of the sum of the "      \
+         "squares of all ranks' own gradients.")                                                                       \
+  OPTION(integer, var_update_scaler, 16, "min=1", "updates",                                                           \
+         "Growth of the interval between updates of the second moment, which sum full gradients. The interval starts " \
+         "at 1 and doubles after this number of them. All other updates exchange signs, a sixteenth of the bytes of "  \
+         "fp16 gradients.")                                                                                            \
+  OPTION(integer, local_step_scaler, 32'678, "min=1", "updates",                                                       \
+         "Growth of the interval between exchanges after var_freeze_step. The interval starts at 1 and doubles after " \
+         "this number of updates. A suitable value is the number of updates in which the learning rate halves, "       \
+         "because the drift between ranks grows with the rate.")                                                       \
+  OPTION(integer, local_step_clipper, 16, "min=1", "updates",                                                          \
+         "Maximum interval between exchanges after var_freeze_step.")
 STRATA_OPTIONS(ZeroOneAdamOptions, ZERO_ONE_ADAM_OPTIONS)
 
 using Step = toolbox::SignAdamStep;

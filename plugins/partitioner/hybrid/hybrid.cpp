@@ -24,12 +24,12 @@ namespace {
 using namespace strata;
 
 #define HYBRID_OPTIONS(OPTION)                                                                                      \
-  OPTION(integer, shard_size, 2, "min=1", "ranks", "Ranks per group; must divide the data-parallel size.")          \
+  OPTION(integer, shard_size, 2, "min=1", "ranks", "Ranks per shard group; must divide the data-parallel size.")    \
   OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                      \
-         "ZeRO stage inside a group: 1 shards optimizer state, 2 also gradients, 3 also parameters.")               \
+         "ZeRO stage inside a group. 1: shards optimizer state; 2: also gradients; 3: also parameters.")            \
   OPTION(boolean, secondary_shard, false, "", "",                                                                   \
-         "Stage 3 only: shard over all ranks, and keep a second copy of the parameters sharded inside each group. " \
-         "Every gather after the first of a step stays inside the group.")                                          \
+         "Shard over all ranks, and keep a second copy of the parameters sharded inside each group; stage 3 only. " \
+         "Only the first gather of a step leaves the group.")                                                       \
   STRATA_GATHER_OPTIONS(OPTION)                                                                                     \
   STRATA_REDUCE_OPTIONS(OPTION)                                                                                     \
   STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                              \

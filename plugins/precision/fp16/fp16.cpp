@@ -15,22 +15,23 @@ namespace {
 using namespace strata;
 
 // Names and defaults of the loss scale options are those of the fp16 section of DeepSpeed's configs.
-#define FP16_OPTIONS(OPTION)                                                                                          \
-  OPTION(                                                                                                             \
-      text, accumulation, "fp32", "one_of=fp32|fp16", "",                                                             \
-      "Format in which gradients are accumulated over micro-batches; fp16 halves their memory and overflows sooner.") \
-  OPTION(text, reduction, "fp32", "one_of=fp32|fp16", "", "Format in which gradients are reduced over ranks.")        \
-  OPTION(number, loss_scale, 0, "min=0", "", "Static loss scale; 0: dynamic, set by the options below.")              \
-  OPTION(integer, initial_scale_power, 16, "min=0,max=100", "", "The initial dynamic scale is 2 to this power.")      \
-  OPTION(integer, loss_scale_window, 1000, "min=1", "steps",                                                          \
-         "Double the dynamic scale after this many consecutive steps without overflow.")                              \
-  OPTION(integer, hysteresis, 2, "min=1", "steps",                                                                    \
-         "Halve the dynamic scale after this many overflows; until it next doubles, every overflow halves it.")       \
-  OPTION(boolean, consecutive_hysteresis, false, "", "", "Count only consecutive overflows for hysteresis.")          \
-  OPTION(number, min_loss_scale, 1, "min=1e-30", "",                                                                  \
-         "Minimum dynamic scale; an overflow at this scale stops the run.")                                           \
-  OPTION(integer, max_consecutive_skips, 40, "min=0", "steps",                                                        \
-         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
+#define FP16_OPTIONS(OPTION)                                                                                           \
+  OPTION(                                                                                                              \
+      text, accumulation, "fp32", "one_of=fp32|fp16", "",                                                              \
+      "Format in which gradients are accumulated over micro-batches. fp16 halves their memory and overflows sooner.")  \
+  OPTION(text, reduction, "fp32", "one_of=fp32|fp16", "", "Format in which gradients are reduced over ranks.")         \
+  OPTION(number, loss_scale, 0, "min=0", "", "Static loss scale; 0: dynamic, controlled by the options below.")        \
+  OPTION(integer, initial_scale_power, 16, "min=0,max=100", "", "Initial dynamic scale, as a power of 2.")             \
+  OPTION(integer, loss_scale_window, 1000, "min=1", "steps",                                                           \
+         "Consecutive steps without overflow after which the dynamic scale is doubled.")                               \
+  OPTION(integer, hysteresis, 2, "min=1", "steps",                                                                     \
+         "Number of overflows after which the dynamic scale is halved. Every further overflow halves it again, until " \
+         "the scale is next doubled.")                                                                                 \
+  OPTION(boolean, consecutive_hysteresis, false, "", "", "Count only consecutive overflows for hysteresis.")           \
+  OPTION(number, min_loss_scale, 1, "min=1e-30", "",                                                                   \
+         "Minimum dynamic scale; an overflow at this scale stops the run.")                                            \
+  OPTION(integer, max_consecutive_skips, 40, "min=0", "steps",                                                         \
+         "Maximum consecutive steps with non-finite gradients, which are skipped; the run stops after more.")
 STRATA_OPTIONS(Fp16Options, FP16_OPTIONS)
 
 at::ScalarType dtype_of(const std::string& name) {

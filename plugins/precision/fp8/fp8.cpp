@@ -22,16 +22,15 @@ using fp8::MagnitudeHistory;
 using fp8::Packed;
 
 #define FP8_OPTIONS(OPTION)                                                                                            \
-  OPTION(                                                                                                              \
-      text, scaling, "current", "one_of=current|delayed", "",                                                          \
-      "What an operand's scale is made of: its own largest magnitude, or the largest that it had on any rank in the "  \
-      "last steps.")                                                                                                   \
-  OPTION(integer, history, 16, "min=1,max=1024", "steps", "How far back scaling: delayed looks.")                      \
+  OPTION(text, scaling, "current", "one_of=current|delayed", "",                                                       \
+         "Source of an operand's scale. current: its own largest magnitude; delayed: its largest magnitude on any "    \
+         "rank in the last steps.")                                                                                    \
+  OPTION(integer, history, 16, "min=1,max=1024", "steps", "Number of last steps that scaling: delayed covers.")        \
   OPTION(text, gather, "bf16", "one_of=bf16|fp8", "",                                                                  \
-         "fp8: weights that are multiplied in 8 bits travel in them between ranks, half the bytes, with the scale of " \
-         "the largest magnitude on any rank. They are rounded once per gather instead of in each product, to the "     \
-         "same numbers: no loss changes. With scaling: delayed their scale is that of their own magnitude then. A "    \
-         "stage that keeps weights whole then has this rank's part of them twice; ddp gathers none.")                  \
+         "Format of gathered weights. fp8: weights of 8-bit matmuls are sent in 8 bits, half the bytes, with the "     \
+         "scale of their largest magnitude on any rank. They are rounded once per gather instead of once per matmul, " \
+         "to the same numbers, so no loss changes. With scaling: delayed, their scale is that of their own "           \
+         "magnitude. A stage that keeps weights whole then stores this rank's shard twice; ddp gathers no weights.")   \
   STRATA_EIGHT_BIT_OPTIONS(OPTION)
 STRATA_OPTIONS(Fp8Options, FP8_OPTIONS)
 

@@ -16,11 +16,10 @@ namespace {
 
 using namespace strata;
 
-#define INTERLEAVED_OPTIONS(OPTION)                                                                                   \
-  OPTION(                                                                                                             \
-      integer, micro_batch_group, 0, "min=0,max=1000000", "micro-batches",                                            \
-      "Micro-batches that a stage runs through one chunk before its next chunk. Every such group, the last too, has " \
-      "at least as many as there are stages; 0: the fewest.")
+#define INTERLEAVED_OPTIONS(OPTION)                                                                                  \
+  OPTION(integer, micro_batch_group, 0, "min=0,max=1000000", "micro-batches",                                        \
+         "Micro-batches that a stage runs through one chunk before its next chunk. Each group, including the last, " \
+         "has at least as many micro-batches as there are stages; 0: the minimum.")
 STRATA_OPTIONS(InterleavedOptions, INTERLEAVED_OPTIONS)
 
 class Interleaved final : public Scheduler {

@@ -23,14 +23,15 @@ namespace {
 
 using namespace strata;
 
-#define PIPEDREAM_OPTIONS(OPTION)                                                                                    \
-  OPTION(text, version, "stash", "one_of=stash|vertical|2bw", "",                                                    \
-         "Weights of a micro-batch. stash: the newest of each stage; vertical: on all stages those that the first "  \
-         "had when it entered; 2bw: on all stages those one update old. Old weights cost loss: in arXiv:2606.30634 " \
-         "a delay of one update harms AdamW, and Muon hardly. Compare with 1f1b.")                                   \
-  OPTION(integer, micro_batches_per_update, 0, "min=0,max=1e9", "micro-batches",                                     \
-         "Micro-batches whose mean gradient makes an update; must divide train.accumulation. 0: one; with 2bw as "   \
-         "many as there are stages, the fewest that it takes.")
+#define PIPEDREAM_OPTIONS(OPTION)                                                                                      \
+  OPTION(text, version, "stash", "one_of=stash|vertical|2bw", "",                                                      \
+         "Weight version of a micro-batch. stash: the newest of each stage; vertical: on every stage, the version "    \
+         "that was the newest on the first stage when the micro-batch entered; 2bw: on every stage, the version one "  \
+         "update old. Old weights cost loss: in arXiv:2606.30634 a delay of one update harms AdamW, but hardly Muon. " \
+         "Compare with 1f1b.")                                                                                         \
+  OPTION(integer, micro_batches_per_update, 0, "min=0,max=1e9", "micro-batches",                                       \
+         "Micro-batches per update, which uses their mean gradient; must divide train.accumulation. 0: one; with 2bw " \
+         "the number of stages, which is its minimum.")
 STRATA_OPTIONS(PipedreamOptions, PIPEDREAM_OPTIONS)
 
 class Pipedream final : public Scheduler {

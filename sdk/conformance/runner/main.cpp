@@ -34,31 +34,33 @@ struct Arguments {
 };
 
 void describe(CLI::App& app, Arguments& arguments) {
-  app.add_option("plugins", arguments.plugins, "Plugins to check: paths of libraries, or KIND/NAME")
+  app.add_option("plugins", arguments.plugins, "Plugins to check: KIND/NAME, or paths of libraries")
       ->type_name("PLUGIN");
   app.add_flag("--all", arguments.all, "Check every plugin on the search path that this machine can load");
-  app.add_option("--seed", arguments.settings.seed, "Seed of the random sizes and values (default: 1)");
-  app.add_option("--only", arguments.settings.only, "Run only this case, or the cases of this kind; repeatable")
+  app.add_option("--seed", arguments.settings.seed, "Random seed of sizes and values (default: 1)");
+  app.add_option("--only", arguments.settings.only, "Run only this case, or all cases of this kind; repeatable")
       ->type_name("CASE");
-  app.add_option("--jobs", arguments.settings.jobs, "Cases to run in parallel (default: number of processors)")
+  app.add_option("--jobs", arguments.settings.jobs,
+                 "Number of cases to run in parallel (default: number of processors)")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--list", arguments.list, "List the cases without running them");
   app.add_option("--format", arguments.format, "Output format")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "junit", "json"}));
   app.add_option("--seconds", arguments.settings.search.seconds,
-                 "Look this long in each case that draws runs (default: a few hundred runs, about 10 s)")
+                 "Search time in each case that draws random runs (default: a few hundred runs, about 10 s)")
       ->check(CLI::Range(1, 86400));
-  app.add_option("--seeds", arguments.settings.search.seeds,
-                 "Run only the cases that draw runs, with the first run of so many seeds, from --seed on")
+  app.add_option(
+         "--seeds", arguments.settings.search.seeds,
+         "Run only the cases that draw random runs, each with the first run of this number of seeds, from --seed on")
       ->check(CLI::Range(1, 1'000'000))
       ->excludes("--seconds");
   app.add_option("--replay", arguments.settings.search.replay,
-                 "The drawn run that a failed case printed; needs --only with that case")
+                 "Random run printed by a failed case; needs --only with that case")
       ->type_name("RUN");
   app.add_flag("--in-process", arguments.settings.search.in_process,
                "Run the cases in this process, for a debugger; no timeouts");
-  app.add_option("--deadline", arguments.deadline, "Timeout of each case in seconds, instead of its own")
+  app.add_option("--deadline", arguments.deadline, "Timeout per case in seconds, in place of the case's own")
       ->check(CLI::Range(1, 86400));
   app.add_option("--plugin-path", arguments.plugin_path, "Folders to search for plugins first, separated by colons");
   app.footer(
@@ -162,7 +164,7 @@ int check(const Arguments& arguments) {
 int main(int argc, char* argv[]) {
   cli::open_standard_streams();
   text::print_only_what_is_printable();
-  CLI::App app("Run the SDK's conformance kit: check that plugins keep the contract of their kind.",
+  CLI::App app("Run the conformance kit on plugins: check that they fulfil the contract of their kind",
                "strata plugins check");
   Arguments arguments;
   arguments.settings.jobs = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

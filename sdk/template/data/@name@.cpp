@@ -16,7 +16,7 @@ using namespace strata;
 using namespace strata::toolbox;
 
 #define DATA_OPTIONS(OPTION) \
-  OPTION(boolean, hardest_first, false, "", "", "Begin with the samples of the most different tokens.")
+  OPTION(boolean, hardest_first, false, "", "", "Start with the samples that have the most different tokens.")
 STRATA_OPTIONS(Options, DATA_OPTIONS)
 
 // The row of tokens is the toolbox's: all files of a pattern, one behind the other.

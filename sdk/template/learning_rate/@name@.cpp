@@ -12,7 +12,7 @@ namespace {
 using namespace strata;
 
 #define POWER_OPTIONS(OPTION) \
-  OPTION(number, power, 2.0, "min=0.1,max=10", "", "Of the part of the run that is left; 1 falls in a line.")
+  OPTION(number, power, 2.0, "min=0.1,max=10", "", "Exponent of the remaining fraction of the run; 1: a linear decay.")
 STRATA_OPTIONS(PowerOptions, POWER_OPTIONS)
 
 class PowerOfTheRest final : public LearningRate {

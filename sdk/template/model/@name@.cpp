@@ -20,7 +20,7 @@ using namespace strata;
 #define MODEL_OPTIONS(OPTION)                                                                             \
   OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width of the activations between layers.")   \
   OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Number of layers between embedding and head.") \
-  OPTION(number, z_loss, 0, "min=0,max=1", "", "Weight of a loss that keeps the logits small; 0: none.")
+  OPTION(number, z_loss, 0, "min=0,max=1", "", "Weight of the z-loss, which keeps the logits small; 0: no z-loss.")
 STRATA_OPTIONS(Options, MODEL_OPTIONS)
 
 struct OneMatrix : Layer {  // what the three layers share

@@ -16,7 +16,7 @@ using namespace strata;
 
 #define PRECISION_OPTIONS(OPTION)                              \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
-         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
+         "Maximum consecutive steps with non-finite gradients, which are skipped; the run stops after more.")
 STRATA_OPTIONS(Options, PRECISION_OPTIONS)
 
 class Bfloat16 final : public PrecisionPolicy {

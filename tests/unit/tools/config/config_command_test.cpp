@@ -40,13 +40,13 @@ std::string explained(const std::string& path) {
 TEST_CASE("strata config explain says all that there is to a key") {
   CHECK(explained("train.clip") ==
         "train.clip\n"
-        "  largest gradient norm: gradients with a larger norm are scaled down to it; 0: no clipping\n"
+        "  Maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping.\n"
         "  type      number\n"
         "  default   1.0\n"
-        "  range     from 0\n"
+        "  range     >= 0\n"
         "  affects   losses and weights\n"
-        "  resume    a resumed run may change it, and says so\n"
-        "  ranks     all have the same\n"
+        "  resume    may change; the change is logged\n"
+        "  ranks     same value on all ranks\n"
         "  example   train: {clip: 1.0}\n");
   const std::string beside = explained("optimizer.betas");
   CHECK(beside == explained("optimizer.adamw.betas"));
@@ -55,11 +55,11 @@ TEST_CASE("strata config explain says all that there is to a key") {
   const std::string both = explained("optimizer.weight_decay");
   CHECK(both.starts_with("optimizer.adamw.weight_decay\n"));
   CHECK(both.find("\n\noptimizer.sgd.weight_decay\n") != std::string::npos);
-  CHECK(explained("data.path")
-            .find("  ranks     the path may differ from host to host; what it names is the same on all\n") !=
+  CHECK(explained("data.path").find("  ranks     paths may differ between hosts; their contents must be identical\n") !=
         std::string::npos);
-  CHECK(explained("train.seed").find("  resume    a resumed run must keep it\n") != std::string::npos);
-  CHECK(explained("train.steps").find("  default   none: it must be given\n") != std::string::npos);
+  CHECK(explained("data.order").starts_with("data.order\n  Order of the samples.\n  sequential: as in the file;\n"));
+  CHECK(explained("train.seed").find("  resume    must stay the same\n") != std::string::npos);
+  CHECK(explained("train.steps").find("  default   none (required)\n") != std::string::npos);
   CHECK(explained("train.micro_batch").find("  default   auto: global_batch / (") != std::string::npos);
   CHECK(explained("device.plugin").find("  default   auto\n") != std::string::npos);
 }
@@ -84,6 +84,7 @@ TEST_CASE("The config reference has every key and every option") {
     INFO(key.option.name);
     CHECK(text.find("`" + key.option.name + "`") != std::string::npos);
   }
+  CHECK(text.find(" | Order of the samples.<br>sequential: as in the file;<br>shuffled: ") != std::string::npos);
   CHECK(text.find("\n## optimizer/adamw\n") != std::string::npos);
   CHECK(text.find("`betas`") != std::string::npos);
 }

@@ -14,14 +14,14 @@
 namespace strata {
 
 #define STRATA_EPSILON_OPTION(OPTION) \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")
+  OPTION(number, epsilon, 1e-8, "min=0", "", "Constant added to the square root of the second moment.")
 #define STRATA_MOMENT_OPTIONS(OPTION)                                 \
   OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",           \
          "Decay rates of the first and second moment; both below 1.") \
   STRATA_EPSILON_OPTION(OPTION)
 #define STRATA_DECAY_OPTION(OPTION, default_value)         \
   OPTION(number, weight_decay, default_value, "min=0", "", \
-         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
+         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x weight_decay.")
 
 struct AdamHyperparameters {
   double beta1 = 0.9;

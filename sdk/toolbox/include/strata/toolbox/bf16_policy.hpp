@@ -8,14 +8,14 @@
 
 namespace strata {
 
-#define STRATA_BF16_OPTIONS(OPTION)                                                                                \
-  OPTION(text, accumulation, "fp32", "one_of=fp32|bf16", "",                                                       \
-         "Format in which gradients are accumulated over micro-batches; bf16 halves their memory and loses small " \
-         "gradients.")                                                                                             \
-  OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "Format in which gradients are reduced over ranks.")     \
-  OPTION(text, master, "fp32", "one_of=fp32|bf16", "",                                                             \
-         "Format of the weights that are updated. bf16: the parameters themselves, without a copy; the "           \
-         "optimizers that come with Strata use stochastic rounding.")                                              \
+#define STRATA_BF16_OPTIONS(OPTION)                                                                                    \
+  OPTION(text, accumulation, "fp32", "one_of=fp32|bf16", "",                                                           \
+         "Format in which gradients are accumulated over micro-batches. bf16 halves their memory and loses small "     \
+         "gradients.")                                                                                                 \
+  OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "Format in which gradients are reduced over ranks.")         \
+  OPTION(text, master, "fp32", "one_of=fp32|bf16", "",                                                                 \
+         "Format of the updated weights. bf16: the parameters themselves, without a master copy; the optimizers that " \
+         "come with Strata then use stochastic rounding.")                                                             \
   STRATA_SKIP_OPTION(OPTION)
 
 class Bf16Policy : public WithProducts<UnscaledPolicy> {

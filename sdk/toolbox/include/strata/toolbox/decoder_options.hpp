@@ -7,16 +7,16 @@
   OPTION(integer, layers, 0, "min=0", "blocks", "Number of transformer blocks; 0: from the preset.")                  \
   OPTION(integer, heads, 0, "min=0", "heads", "Number of attention heads; 0: from the preset.")                       \
   OPTION(integer, intermediate_size, 0, "min=0", "elements",                                                          \
-         "Width of the MLP; 0: from the preset, or what the family takes for this hidden_size.")                      \
+         "Width of the MLP; 0: from the preset, or the family's default for this hidden_size.")                       \
   OPTION(integer, vocabulary, 0, "min=0", "tokens",                                                                   \
-         "Vocabulary size: rows of the embedding and of the head; 0: from the preset.")                               \
+         "Vocabulary size, which is the number of rows of the embedding and of the head; 0: from the preset.")        \
   OPTION(number, initializer_range, 0.02, "min=0", "", "Standard deviation of the initial weights.")                  \
   OPTION(integer, loss_chunk, 0, "min=0", "tokens",                                                                   \
-         "Tokens whose logits are computed at a time; fewer save memory. 0: the smallest chunk that is not slower, "  \
+         "Tokens per chunk of the logits; smaller chunks save memory. 0: the smallest chunk without loss of speed, "  \
          "512 in fp32 and 1024 in bf16.")                                                                             \
   OPTION(integer, mlp_chunk, 0, "min=0", "tokens",                                                                    \
-         "Tokens whose MLP is computed at a time, and computed again in backward, so that its inner activations are " \
-         "kept for no more tokens than these. 0: all tokens at once, and nothing is computed again.")
+         "Tokens per chunk of the MLP. Each chunk is recomputed in the backward, so that inner activations are kept " \
+         "for one chunk only. 0: no chunks and no recomputation.")
 
 namespace strata {
 

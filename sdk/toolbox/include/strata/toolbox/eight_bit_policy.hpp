@@ -9,15 +9,15 @@
 
 namespace strata {
 
-#define STRATA_EIGHT_BIT_OPTIONS(OPTION)                                                                             \
-  OPTION(text, keep_bf16, "", "", "",                                                                                \
-         "Weights whose products stay in bf16: shell patterns over parameter names, separated by commas, such as "   \
-         "*.attention.dense.weight,*.layers.0.*. Embedding, norms and the head of the models that come with Strata " \
-         "always do.")                                                                                               \
-  OPTION(integer, keep_bf16_first, 0, "min=0", "layers",                                                             \
-         "So many first layers stay in bf16; layers without matmul weights do not count.")                           \
-  OPTION(integer, keep_bf16_last, 0, "min=0", "layers",                                                              \
-         "So many last layers stay in bf16; layers without matmul weights do not count.")                            \
+#define STRATA_EIGHT_BIT_OPTIONS(OPTION)                                                                           \
+  OPTION(text, keep_bf16, "", "", "",                                                                              \
+         "Weights whose matmuls stay in bf16: shell patterns over parameter names, separated by commas, such as "  \
+         "`*.attention.dense.weight,*.layers.0.*`. Embedding, norms and head of the models that come with Strata " \
+         "always stay in bf16.")                                                                                   \
+  OPTION(integer, keep_bf16_first, 0, "min=0", "layers",                                                           \
+         "Number of first layers that stay in bf16, counting only layers with matmul weights.")                    \
+  OPTION(integer, keep_bf16_last, 0, "min=0", "layers",                                                            \
+         "Number of last layers that stay in bf16, counting only layers with matmul weights.")                     \
   STRATA_BF16_OPTIONS(OPTION)
 
 // Weights whose products stay in bf16.

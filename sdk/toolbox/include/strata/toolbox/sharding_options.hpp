@@ -10,18 +10,18 @@
 #include <cstdlib>
 #include <string>
 
-#define STRATA_REDUCE_OPTIONS(OPTION)                                                                                 \
-  OPTION(integer, reduce_bucket_size, 500'000'000, "min=1", "elements",                                               \
-         "Maximum elements per reduction; larger gradients are split, smaller ones are sent at once without waiting " \
-         "for a full bucket.")                                                                                        \
-  OPTION(boolean, overlap_comm, true, "", "",                                                                         \
-         "Overlap communication with computation; false: wait for each collective as soon as it starts.")             \
-  OPTION(boolean, prescale_gradients, true, "", "",                                                                   \
-         "Divide gradients by the data-parallel size before the sum; false: after it, so that fewer small values "    \
-         "underflow in a 16-bit reduction. The scaling is by powers of two, so it cancels exactly.")                  \
-  OPTION(number, gradient_predivide_factor, 1.0, "", "",                                                              \
-         "With prescale_gradients false: divide gradients by this before the sum and by the rest after it; a power "  \
-         "of two.")
+#define STRATA_REDUCE_OPTIONS(OPTION)                                                                                  \
+  OPTION(integer, reduce_bucket_size, 500'000'000, "min=1", "elements",                                                \
+         "Maximum elements per reduction. Larger gradients are split; smaller ones are sent at once, without waiting " \
+         "for a full bucket.")                                                                                         \
+  OPTION(boolean, overlap_comm, true, "", "",                                                                          \
+         "Overlap communication with computation; false: wait for each collective immediately.")                       \
+  OPTION(boolean, prescale_gradients, true, "", "",                                                                    \
+         "Divide gradients by the data-parallel size before the sum; false: after it, so that fewer small values "     \
+         "underflow in a 16-bit reduction. The factors are powers of two and cancel exactly.")                         \
+  OPTION(number, gradient_predivide_factor, 1.0, "", "",                                                               \
+         "Divisor of gradients before the sum, with prescale_gradients: false; the rest of the division follows the "  \
+         "sum. A power of two.")
 
 #define STRATA_REDUCE_SCATTER_OPTION(OPTION)    \
   OPTION(boolean, reduce_scatter, true, "", "", \
@@ -29,50 +29,50 @@
 
 #define STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                        \
   OPTION(text, gradient_reduction, "each_micro_batch", "one_of=each_micro_batch|last_micro_batch", "",              \
-         "When to reduce gradients: after each micro-batch, so that a rank keeps only its own shard, or after the " \
-         "last one, which sends less and keeps full gradients.")
+         "Time of the gradient reduction. each_micro_batch: after each micro-batch, so that a rank keeps only its " \
+         "own shard; last_micro_batch: after the last one, which sends less and keeps full gradients.")
 
 #define STRATA_ALLGATHER_OPTION(OPTION)                                                                                \
   OPTION(integer, allgather_bucket_size, 500'000'000, "min=1", "elements",                                             \
-         "Maximum elements per all-gather of updated parameters; larger layers are split. Gradients are split at the " \
+         "Maximum elements per all-gather of updated parameters. Larger layers are split, and their gradients at the " \
          "same boundaries.")
 
-#define STRATA_GATHER_OPTIONS(OPTION)                                                                                \
-  OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "How many layers ahead to gather parameters.")       \
-  OPTION(integer, prefetch_bucket_size, 1'000'000'000, "min=0", "elements",                                          \
-         "Maximum elements to gather ahead of their use; a larger layer is gathered when it is used.")               \
-  OPTION(integer, max_live_parameters, 1'000'000'000, "min=0", "elements",                                           \
-         "Maximum elements to hold gathered at a time; what one layer needs is always gathered.")                    \
-  OPTION(integer, max_reuse_distance, 1, "min=0", "elements",                                                        \
-         "Keep parameters gathered if the layers that compute before their next use have fewer elements than this. " \
-         "1: only if no layer does; 0: never.")                                                                      \
-  OPTION(integer, persistence_threshold, 0, "min=0", "elements",                                                     \
-         "Do not shard layers with at most this many parameters; every rank keeps them whole.")                      \
-  OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                       \
-         "Maximum elements of the model to keep whole by persistence_threshold, from the first layer on.")
+#define STRATA_GATHER_OPTIONS(OPTION)                                                                               \
+  OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "Number of layers to gather ahead of use.")         \
+  OPTION(integer, prefetch_bucket_size, 1'000'000'000, "min=0", "elements",                                         \
+         "Maximum elements to gather ahead of use; a larger layer is gathered when it is used.")                    \
+  OPTION(integer, max_live_parameters, 1'000'000'000, "min=0", "elements",                                          \
+         "Maximum elements gathered at a time; the parameters that one layer needs are always gathered.")           \
+  OPTION(integer, max_reuse_distance, 1, "min=0", "elements",                                                       \
+         "Keep parameters gathered if the layers computed before their next use have fewer elements than this. 1: " \
+         "only if no layer is computed in between; 0: never.")                                                      \
+  OPTION(integer, persistence_threshold, 0, "min=0", "elements",                                                    \
+         "Maximum parameters of a layer that is not sharded but kept whole on every rank.")                         \
+  OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                      \
+         "Maximum elements of the model kept whole by persistence_threshold, first layers first.")
 
 // Compression of messages between ranks. It changes numbers, within STRATA_COMPRESSION_EQUIVALENCE
 // (CMake).
 #define STRATA_COMPRESSION_OPTIONS(OPTION)                                                                             \
-  OPTION(text, weights_on_wire, "exact", "one_of=exact|int8", "",                                                      \
-         "int8: gather weights in 8 bits with a scale per block: a quarter of the bytes of fp32, half of bf16's. All " \
-         "ranks compute with the rounded weights, each off by at most 1/254 of the largest of its block; what is "     \
-         "updated and saved stays exact. A stage that keeps weights whole then has this rank's part of them twice.")   \
   OPTION(                                                                                                              \
-      text, gradients_on_wire, "exact", "one_of=exact|int8|int4", "",                                                  \
-      "Send gradients in 8 or 4 bits with a scale per block: a quarter or an eighth of the bytes of fp32. What a "     \
-      "rank sends is off by at most 1/254 or 1/14 of the largest of its block, once inside a group and again "         \
-      "across groups; it is summed in fp32, in the order of the ranks. int4 needs error_feedback to learn as well.")   \
+      text, weights_on_wire, "exact", "one_of=exact|int8", "",                                                         \
+      "Format of gathered weights. int8: 8 bits with one scale per block, a quarter of the bytes of fp32 and half of " \
+      "bf16. All ranks compute with the rounded weights, each off by at most 1/254 of the largest in its block; "      \
+      "updates and checkpoints stay exact. A stage that keeps weights whole then stores this rank's shard twice.")     \
+  OPTION(text, gradients_on_wire, "exact", "one_of=exact|int8|int4", "",                                               \
+         "Format of reduced gradients. int8, int4: 8 or 4 bits with one scale per block, a quarter or an eighth of "   \
+         "the bytes of fp32. The values that a rank sends are off by at most 1/254 or 1/14 of the largest in their "   \
+         "block, once inside a group and again across groups. The sum is in fp32, in the order of the ranks. int4 "    \
+         "needs error_feedback to converge as well.")                                                                  \
   OPTION(boolean, error_feedback, false, "", "",                                                                       \
-         "With gradients_on_wire: add to a gradient what rounding lost of the earlier ones (LoCo). Takes one byte "    \
-         "of memory per element of the gradients of this rank's layers, and two in a checkpoint.")                     \
+         "Error feedback (LoCo), with gradients_on_wire: add the rounding errors of earlier gradients to the next "    \
+         "one. Takes one byte of memory per element of the gradients of this rank's layers, and two in a checkpoint.") \
   OPTION(number, error_beta, 0.8, "min=0,max=1", "",                                                                   \
-         "With error_feedback: how much of the earlier errors stays, as a moving average; 0: the last alone counts.")  \
-  OPTION(integer, error_reset, 1024, "min=1", "steps",                                                                 \
-         "With error_feedback: begin without errors after so many steps.")                                             \
+         "Weight of earlier errors in the moving average, with error_feedback; 0: only the last error counts.")        \
+  OPTION(integer, error_reset, 1024, "min=1", "steps", "Steps after which the errors are reset, with error_feedback.") \
   OPTION(integer, wire_block_size, 2048, "min=16,max=8000", "elements",                                                \
-         "How many neighbouring weights or gradients share a scale when they are compressed; fewer are rounded less "  \
-         "and send more. A parameter begins with a block of its own.")
+         "Neighbouring weights or gradients that share a scale when compressed. Smaller blocks are rounded less and "  \
+         "send more. Each parameter starts a new block.")
 
 namespace strata::toolbox {
 

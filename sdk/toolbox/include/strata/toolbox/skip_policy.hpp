@@ -26,7 +26,7 @@ class SkipPolicy {
 // Option of a policy that skips steps.
 #define STRATA_SKIP_OPTION(OPTION)                             \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
-         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
+         "Maximum consecutive steps with non-finite gradients, which are skipped; the run stops after more.")
 
 // Base of a policy without a loss scale; its state is the state of the skips.
 class UnscaledPolicy : public PrecisionPolicy {
