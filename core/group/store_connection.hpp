@@ -25,7 +25,7 @@ enum class StoreCommand : std::uint8_t {
   MultiSet = 11,
   Ping = 13,
 };
-// The key that a client sets to name its run, without the name.
+// Prefix of the key by which a client names its run. No path: the test of packages searches binaries for paths.
 inline constexpr const char* greeting_key = "strata/run/";
 inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // follows Validate
 // Follows Ping, and is the answer. As text it ends two lines, so that a server of lines (a web server) answers at once.
