@@ -231,8 +231,8 @@ void list_call(Call call, std::uint32_t number, Arguments... arguments) {
   }
 }
 
-// cpuinfo, by which libtorch chooses its instructions, ends the process where the kernel does not let it read what it
-// lists of the processors.
+// True for the reads of cpuinfo, by which libtorch chooses its instructions: it crashes if one of them fails. No code
+// of Strata reads below this folder.
 template <typename... Arguments>
 bool is_of_cpuinfo(Call call, Arguments... arguments) {
   if constexpr (sizeof...(Arguments) > 0) {

@@ -40,7 +40,7 @@ sources_of() {
   esac
 }
 
-# toml++ is compiled in, so that its branches guide the fuzzer, without its assertions, which the shared library that Strata links has not either.
+# toml++ is compiled in, so that its branches guide the fuzzer, and without assertions, like the shared library that Strata links.
 toml='-DTOML_ASSERT(condition)=static_cast<void>(0)'
 
 torch=$(cat "$build/share/strata/torch_dir")

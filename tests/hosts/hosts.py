@@ -37,8 +37,7 @@ class Host:
 
     def __init__(self, number, wire):
         self.number, self.address = number, ADDRESSES[number]
-        self.holder = subprocess.Popen([*SPACES, "sleep", "3600"],
-                                       stdin=subprocess.DEVNULL)
+        self.holder = subprocess.Popen([*SPACES, "sleep", "3600"], stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while not self.first() and time.monotonic() < deadline:
             time.sleep(0.01)

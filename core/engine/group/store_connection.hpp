@@ -25,7 +25,7 @@ enum class StoreCommand : std::uint8_t {
   MultiSet = 11,
   Ping = 13,
 };
-// Key that a client sets to name its run, without the name.
+// Prefix of the key by which a client names its run. No path: the package test searches binaries for paths.
 inline constexpr const char* greeting_key = "strata/run/";
 inline constexpr std::uint32_t store_magic = 0x3C85F7CE;  // number after Validate
 // Number after Ping, and its answer. As text it ends two lines, so a line-based server (web server) responds at once.

@@ -156,7 +156,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   };
   DryRun result;
   std::vector<bool> whole;
-  for (const auto& flat : session.stage().layout.flat) whole.push_back(flat->residence() != strata::Residence::Released);
+  for (const auto& flat : session.stage().layout.flat)
+    whole.push_back(flat->residence() != strata::Residence::Released);
   session.step(input);
   const auto& local = session.stage().local;
   for (const auto& [name, group] : session.groups())

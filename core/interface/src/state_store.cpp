@@ -59,7 +59,7 @@ at::Tensor StateStore::allocate(Category category, Tier tier, const std::string&
     std::string text = "out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " +
                        std::to_string(bytes) + " bytes; held already (bytes): " + describe(ledger_, tier) +
                        ". A smaller micro_batch, activation checkpointing, more sharding or offload takes less.";
-    // A device says what else lies on it. Of the host's memory libtorch says no more than this text.
+    // For a GPU, libtorch's text adds the memory in use there; for host memory it adds nothing.
     if (tier == Tier::Device && !device_.is_cpu()) text += std::string(" (") + error.what_without_backtrace() + ")";
     throw EnvironmentError(text);
   }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "interface/src/system_error.hpp"
+#include "tools/ranks/rank_process.hpp"
 #include "tools/ranks/run_ranks.hpp"
 
 namespace strata::cli {
@@ -50,12 +51,9 @@ bool hand_on(int end) {
   arguments.push_back(nullptr);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // not a request: a rank that computes without end never takes one
   if (getppid() != parent || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
-    _exit(EnvironmentError("").exit_status());
+    launch::end_unstarted("the run");
   execv(program.c_str(), arguments.data());
-  const EnvironmentError error(program + " cannot be started: " + describe_errno(errno));
-  const std::string text = std::string("strata: ") + error.what() + "\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-  _exit(error.exit_status());
+  launch::end_unstarted("the run");
 }
 
 }  // namespace
@@ -71,7 +69,7 @@ RunInTurns::RunInTurns(std::vector<std::string> words, const std::string& output
   const pid_t parent = getpid();
   process_ = fork();
   if (process_ == 0) {
-    if (!hand_on(turns.reading) || !hand_on(arrivals.writing)) _exit(EnvironmentError("").exit_status());
+    if (!hand_on(turns.reading) || !hand_on(arrivals.writing)) launch::end_unstarted("the run");
     become(program, std::move(words), file, parent);
   }
   close(file);

@@ -27,7 +27,7 @@ constexpr std::size_t longest_line = 64 << 10;
 constexpr std::size_t pipe_bytes = 64 << 10;  // capacity of a pipe
 constexpr std::size_t last_lines = 12;
 constexpr std::size_t most_reported = 1000;           // errors to remember; a user's program may write any number
-constexpr int user_error = 2, environment_error = 3;  // exit statuses
+constexpr int user_error = 2, environment_error = 3;  // exit_status() of the errors, which need memory
 
 struct Pipe {
   int reading = -1;
@@ -89,14 +89,17 @@ void write_text(const char* text) {
   if (out >= 0) dup2(out, STDOUT_FILENO);
   dup2(error, STDERR_FILENO);
   execve(program, arguments, variables);
-  const int refused = errno;
-  write_text("strata: the program of this rank cannot be started: ");
-  write_text(strerrordesc_np(refused));
-  write_text("\n");
-  _exit(is_of_the_machine(refused) ? environment_error : user_error);
+  end_unstarted("the program of this rank");
 }
 
 }  // namespace
+
+void end_unstarted(const char* what) {
+  const int error = errno;
+  for (const char* const text : {"strata: ", what, " cannot be started: ", strerrordesc_np(error), "\n"})
+    write_text(text);
+  _exit(is_of_the_machine(error) ? environment_error : user_error);
+}
 
 LineReader::~LineReader() {
   if (handle_ >= 0) close(handle_);

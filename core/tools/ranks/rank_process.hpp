@@ -56,6 +56,10 @@ constexpr std::chrono::seconds ends_within{10};
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// Ends a child between fork and exec in which a call failed: prints "strata: WHAT cannot be started: " and the reason
+// of errno on standard error, and exits with the status of UserError or EnvironmentError. Makes system calls only.
+[[noreturn]] void end_unstarted(const char* what);
+
 // One rank: a child process in a process group of its own, killed by the kernel when its parent dies.
 class RankProcess {
  public:
