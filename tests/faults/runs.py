@@ -1,9 +1,11 @@
 """Starts runs of the `strata` executable, watches them and interferes."""
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import select
+import shutil
 import subprocess
 import time
 
@@ -13,6 +15,20 @@ from traces import MARK
 
 STEPS = 20
 DEADLINE = 120
+
+
+def where_they_stand(processes):
+    """Each thread of the processes with its state and what it waits for in the kernel; call stacks too where there is a debugger."""
+    lines = []
+    for process in dict.fromkeys(processes):
+        for task in sorted(glob.glob(f"/proc/{process}/task/*")):
+            with contextlib.suppress(OSError):
+                texts = [open(f"{task}/{name}").read() for name in ("comm", "stat", "wchan")]
+                lines.append(f"process {process}, thread {texts[0].strip()}: {texts[1].rsplit(')', 1)[1].split()[0]} {texts[2]}")
+        if shutil.which("gdb"):
+            found = subprocess.run(["gdb", "-p", str(process), "-batch", "-ex", "thread apply all bt 20"], capture_output=True, text=True)
+            lines += [line[:200] for line in found.stdout.splitlines() if line.startswith(("Thread", "#"))]
+    return "\n".join(lines)
 
 
 class Run:
@@ -71,8 +87,9 @@ class Run:
         deadline = time.monotonic() + DEADLINE
         while self.process.poll() is None:
             if time.monotonic() > deadline:
+                standing = where_they_stand([self.process.pid, *self.ranks()])
                 self.process.kill()
-                raise RuntimeError(f"still running after {DEADLINE} s: {self.output}")
+                raise RuntimeError(f"still running after {DEADLINE} s: {self.output}\n{standing}")
             self.read_metrics()
         while self.pipe is not None and select.select([self.pipe], [], [], 0)[0]:
             lines = len(self.lines), len(self.buffer)
