@@ -198,7 +198,7 @@ class Loading {
         " saved other values on some ranks than on rank 0; resume with the ranks and stages of the run that "
         "saved it: " +
         std::to_string(saved_.layout.world_size) +
-        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.pipeline));
+        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.mesh.size(Axis::Pipeline)));
   }
 
   const config::RunConfig& config_;

@@ -91,7 +91,7 @@ std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<Layer
 }
 
 checkpoint::SavedLayout saved_layout(const config::RunConfig& config) {
-  return {config.world_size, config.parallel.pipeline, config.parallel.data, config.parallel.tensor};
+  return {config.world_size, config.parallel.mesh};
 }
 
 std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const config::RunConfig& config) {

@@ -102,8 +102,12 @@ void read_body(const text::JsonValue& body, TrainingCheckpoint& checkpoint) {
     if (const auto momentum = pending->find("momentum")) checkpoint.pending->momentum = momentum->number();
   }
   const text::JsonValue layout = body["layout"];
-  checkpoint.layout = {layout["world_size"].count(), layout["pipeline"].count(), layout["data"].count(),
-                       layout["tensor"].count()};
+  checkpoint.layout.world_size = layout["world_size"].count();
+  for (const Axis axis : axes) {
+    const std::int64_t size = layout[name_of(axis)].count();
+    layout.check(size >= 1 && size <= checkpoint.layout.world_size, "an axis has 1 to world_size ranks");
+    checkpoint.layout.mesh.set(axis, static_cast<int>(size));
+  }
   checkpoint.model_config = body["model_config"].text();
   if (!checkpoint.model_config.empty())
     text::JsonDocument(checkpoint.model_config, {body.file(), "model_config"}).object();
@@ -165,17 +169,11 @@ const std::string* TrainingCheckpoint::setting(const std::string& key) const {
 }
 
 std::string TrainingCheckpoint::text() const {
-  ordered_json body = {{"format", newest_format},
-                       {"step", step},
-                       {"updates", updates},
-                       {"samples", samples},
-                       {"data_samples", data.samples},
-                       {"layout",
-                        {{"world_size", layout.world_size},
-                         {"pipeline", layout.pipeline},
-                         {"data", layout.data},
-                         {"tensor", layout.tensor}}},
+  ordered_json body = {{"format", newest_format},      {"step", step},
+                       {"updates", updates},           {"samples", samples},
+                       {"data_samples", data.samples}, {"layout", {{"world_size", layout.world_size}}},
                        {"model_config", model_config}};
+  for (const Axis axis : axes) body["layout"][name_of(axis)] = layout.mesh.size(axis);
   if (data.content) body["data_xxh3"] = format_checksum(*data.content);
   if (!is_finite()) body["not_finite"] = not_finite;
   if (optimizer_updates != updates) body["optimizer_updates"] = optimizer_updates;

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include <strata/mesh.hpp>
 #include <strata/parameter.hpp>
 
 #include "checkpoint/checksum.hpp"
@@ -61,9 +62,7 @@ struct SavedParameter {
 // Layout of the ranks that saved.
 struct SavedLayout {
   std::int64_t world_size = 1;
-  std::int64_t pipeline = 1;
-  std::int64_t data = 1;
-  std::int64_t tensor = 1;
+  MeshShape mesh;
   bool operator==(const SavedLayout&) const = default;
 };
 

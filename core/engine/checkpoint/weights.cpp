@@ -284,7 +284,7 @@ void export_weights(Session& session, const Model& model, const std::string& fol
     std::vector<ParameterCut> cuts;
     for (const checkpoint::NameMapEntry& entry : map.entries)
       cuts.emplace_back(ParameterInfo{.name = entry.canonical, .shape = entry.shape, .split = entry.split},
-                        session.mesh().tensor);
+                        session.mesh().size(Axis::Tensor));
     for_each_part(world, *stage.buffers, parts, counts, integers,
                   [&](const Part& part, std::int64_t begin, const at::Tensor& values) {
                     const auto parameter = static_cast<std::size_t>(part.parameter);

@@ -25,14 +25,20 @@ std::string nearest_multiples(std::int64_t value, std::int64_t unit) {
 
 }  // namespace
 
-ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_origin, const Given& pipeline,
-                             const Given& tensor, const Given& data) {
+ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_origin,
+                             const std::map<Axis, Given>& given) {
   ParallelSizes sizes;
-  sizes.pipeline = pipeline.value.value_or(1);
-  sizes.tensor = tensor.value.value_or(1);
-  const std::int64_t model = product(sizes.pipeline, sizes.tensor, pipeline.place);
+  std::int64_t model = 1;  // ranks that together train on the same samples
+  std::string shape;
+  for (const Axis axis : axes) {
+    if (axis == Axis::Data) continue;
+    const Given& size = given.at(axis);
+    model = product(model, size.value.value_or(1), size.place);
+    sizes.mesh.set(axis, static_cast<int>(size.value.value_or(1)));
+    shape += (shape.empty() ? "" : " x ") + std::string(name_of(axis)) + " " + number(sizes.size(axis));
+  }
   const std::string world = "world size " + number(world_size) + " (" + world_origin + ")";
-  const std::string shape = "pipeline " + number(sizes.pipeline) + " x tensor " + number(sizes.tensor);
+  const Given& data = given.at(Axis::Data);
   if (data.value) {
     const std::int64_t ranks = product(model, *data.value, data.place);
     if (ranks != world_size) {
@@ -42,12 +48,13 @@ ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_o
                           (world_size % model == 0 ? ", which makes it " + number(world_size / model) : ""));
     }
   } else if (world_size % model != 0) {
-    throw UserError(pipeline.place, "parallel: " + world + " cannot be divided by " + shape + " = " + number(model) +
-                                        ", so there is no data-parallel size; the nearest legal world sizes are " +
-                                        nearest_multiples(world_size, model));
+    throw UserError(given.at(axes.front()).place,
+                    "parallel: " + world + " cannot be divided by " + shape + " = " + number(model) +
+                        ", so there is no data-parallel size; the nearest legal world sizes are " +
+                        nearest_multiples(world_size, model));
   }
-  sizes.data = world_size / model;
-  sizes.text = "data-parallel size " + number(sizes.data) + " = " + world + " / (" + shape + ")";
+  sizes.mesh.set(Axis::Data, static_cast<int>(world_size / model));
+  sizes.text = "data-parallel size " + number(sizes.size(Axis::Data)) + " = " + world + " / (" + shape + ")";
   return sizes;
 }
 
@@ -55,7 +62,7 @@ Batch solve_batch(const BatchRequest& request) {
   const Given &micro_batch = request.micro_batch, &accumulation = request.accumulation;
   const Given& global_batch = request.global_batch;
   const ParallelSizes& parallel = request.parallel;
-  const std::string ranks = "data-parallel size " + number(parallel.data);
+  const std::string ranks = "data-parallel size " + number(parallel.size(Axis::Data));
   if (!micro_batch.value && !global_batch.value)
     throw UserError(accumulation.place, std::string("train: ") +
                                             (accumulation.value ? "accumulation alone" : "no batch size") +
@@ -65,7 +72,7 @@ Batch solve_batch(const BatchRequest& request) {
   batch.accumulation = accumulation.value.value_or(1);
   batch.global_batch = global_batch.value.value_or(0);
   if (!accumulation.value) batch.accumulation_origin = "1, as only one batch size is given";
-  const std::int64_t per_pass = product(batch.micro_batch, parallel.data, micro_batch.place);
+  const std::int64_t per_pass = product(batch.micro_batch, parallel.size(Axis::Data), micro_batch.place);
   const auto divide = [&](std::int64_t unit, const std::string& divisor, const std::string& wanted) {
     if (batch.global_batch % unit == 0) return batch.global_batch / unit;
     throw UserError(global_batch.place, "train.global_batch " + number(batch.global_batch) + " / (" + divisor + " x " +
@@ -79,7 +86,7 @@ Batch solve_batch(const BatchRequest& request) {
     batch.global_batch_origin = "micro_batch x accumulation x " + ranks;
   } else if (!micro_batch.value) {
     batch.micro_batch =
-        divide(product(batch.accumulation, parallel.data, accumulation.place),
+        divide(product(batch.accumulation, parallel.size(Axis::Data), accumulation.place),
                "accumulation " + number(batch.accumulation) + (accumulation.value ? "" : " (derived)"), "micro_batch");
     batch.micro_batch_origin = "global_batch / (accumulation x " + ranks + ")";
   } else if (!accumulation.value) {

@@ -1,11 +1,13 @@
 // The arithmetic between numbers of ranks and samples:
-//   world size   = pipeline x tensor x data
+//   world size   = data x the sizes of all other axes of the mesh
 //   global_batch = micro_batch x accumulation x data
 // Missing numbers are derived, exactly or not at all; nothing is rounded to fit.
 #pragma once
 #include <strata/error.hpp>
+#include <strata/mesh.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -18,16 +20,15 @@ struct Given {
 };
 
 struct ParallelSizes {
-  std::int64_t pipeline = 1;
-  std::int64_t tensor = 1;
-  std::int64_t data = 1;
+  MeshShape mesh;
+  std::int64_t size(Axis axis) const { return mesh.size(axis); }  // 64 bits wide, for products
   std::string text;  // "data-parallel size 2 = world size 4 (--nproc) / (pipeline 2 x tensor 1)"
 };
 
-// Computes the sizes; all numbers are >= 1. Throws UserError when the world cannot be divided: the numbers, the rule,
-// the two nearest legal world sizes.
-ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_origin, const Given& pipeline,
-                             const Given& tensor, const Given& data);
+// Computes the sizes from those of `given`, all >= 1. Without a value the data axis is derived and others are 1. Throws
+// UserError when the world cannot be divided: the numbers, the rule, the two nearest legal world sizes.
+ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_origin,
+                             const std::map<Axis, Given>& given);
 
 struct BatchRequest {
   Given micro_batch;

@@ -13,6 +13,11 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 #define CHOICE(field) [](RunConfig& run, PluginChoice choice) { run.field = std::move(choice); }
 
 // The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
+template <Axis axis>
+void set_axis(RunConfig& run, const OptionValue& value) {
+  run.parallel.mesh.set(axis, static_cast<int>(std::get<std::int64_t>(value)));
+}
+
 #define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
 #define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
 #define VALIDATION_ROW(type, member, ...) ROW(type, validation.member, __VA_ARGS__)
@@ -87,11 +92,11 @@ std::vector<Key> make_keys() {
                 [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
        STRATA_LEARNING_RATE_KEYS(LEARNING_RATE_ROW)});
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
-                "number of pipeline stages", STRATA_KEY_SETTER(integer, parallel.pipeline)),
+                "number of pipeline stages", set_axis<Axis::Pipeline>),
        make_key(
            "parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
            "number of tensor-parallel ranks, which split the heads, the MLP channels and the vocabulary of each layer",
-           STRATA_KEY_SETTER(integer, parallel.tensor)),
+           set_axis<Axis::Tensor>),
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
                 Affects::Numbers, "number of data-parallel ranks")});
   add({STRATA_PIPELINE_KEYS(ROW)});

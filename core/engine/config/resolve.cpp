@@ -135,11 +135,11 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
     throw UserError(find(tree, "parallel.cut")->place,
                     "parallel.cut: " + shown(run.cut) +
                         "; it is one of auto, flops, measured, parameters, layers and names:PATTERN");
-  const Given data = resolver.given("parallel.data");
-  run.parallel = solve_parallel(world.size, world.origin, resolver.given("parallel.pipeline"),
-                                resolver.given("parallel.tensor"), data);
-  resolver.list("parallel.data", run.parallel.data, data.value ? "" : run.parallel.text);
-  if (run.sequence_parallel && run.parallel.tensor == 1)
+  std::map<Axis, Given> given;
+  for (const Axis axis : axes) given[axis] = resolver.given(std::string("parallel.") + name_of(axis));
+  run.parallel = solve_parallel(world.size, world.origin, given);
+  resolver.list("parallel.data", run.parallel.size(Axis::Data), given[Axis::Data].value ? "" : run.parallel.text);
+  if (run.sequence_parallel && run.parallel.size(Axis::Tensor) == 1)
     throw UserError(find(tree, "parallel.sequence")->place,
                     "parallel.sequence: true, and parallel.tensor is 1: the ranks of a tensor group share the tokens; "
                     "set parallel.tensor to at least 2, or leave parallel.sequence out");
@@ -150,7 +150,7 @@ void check_partitioned_activations(const Node& tree, const RunConfig& run) {
   const auto refuse = [&](const std::string& reason) {
     throw UserError(find(tree, "activations.partition")->place, "activations.partition: true, and " + reason);
   };
-  if (run.parallel.tensor == 1)
+  if (run.parallel.size(Axis::Tensor) == 1)
     refuse(
         "parallel.tensor is 1: the ranks of a tensor group share what is kept; set parallel.tensor to at least 2, "
         "or leave activations.partition out");
@@ -230,7 +230,7 @@ void check_automatic_offload(const Node& tree, const RunConfig& run) {
     refuse(
         "step_policy is local, which keeps weights and optimizer state on the device: set step_policy: plain or "
         "delayed");
-  if (run.parallel.pipeline > 1 && run.cut == "measured")
+  if (run.parallel.size(Axis::Pipeline) > 1 && run.cut == "measured")
     refuse(
         "parallel.cut is measured: every start would cut the stages anew, and the homes were chosen for others; "
         "set parallel.cut: flops, parameters, or parallel.layers_per_chunk");

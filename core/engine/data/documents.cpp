@@ -19,7 +19,7 @@ DocumentSamples::DocumentSamples(const TokenSource& source, std::int64_t seq_len
     source.copy(first, std::ssize(block), block.data());
     for (auto found = std::ranges::find(block, end); found != block.end(); found = std::find(found, block.end(), end)) {
       const std::int64_t behind = first + (++found - block.begin());
-      add(document, behind);
+      add(source, document, behind);
       document = behind;
     }
     if (progress) progress(first + std::ssize(block));
@@ -28,31 +28,43 @@ DocumentSamples::DocumentSamples(const TokenSource& source, std::int64_t seq_len
     throw UserError(Place{source.path()}, "the end of a document, token " + std::to_string(end) +
                                               ", never occurs: the whole file is one document; give the id with "
                                               "which the file's documents end, or pack the documents of the data");
-  add(document, source.token_count());
+  add(source, document, source.token_count());
   if (count() == 0)
-    throw UserError(Place{source.path()}, "every document is empty or of one token, with nothing to predict: token " +
-                                              std::to_string(end) +
-                                              " is taken as the end of a document; is it the id of another tokenizer?");
+    throw UserError(
+        Place{source.path()},
+        "every document is empty or of one token, or its targets are masked, with nothing to predict: token " +
+            std::to_string(end) + " is taken as the end of a document; is it the id of another tokenizer?");
 }
 
 // Tokens [first, last) of the row are a document.
-void DocumentSamples::add(std::int64_t first, std::int64_t last) {
-  const std::int64_t targets = last - first - 1;
-  if (targets < 1) return;
-  ++documents_;
-  targets_ += targets;
-  for (std::int64_t piece = first; piece < last - 1; piece += seq_len_) first_.push_back(piece);
+void DocumentSamples::add(const TokenSource& source, std::int64_t first, std::int64_t last) {
+  const std::int64_t before = targets_;
+  std::vector<std::uint8_t> is_target(source.has_mask() ? static_cast<std::size_t>(std::min(seq_len_, last - first))
+                                                        : 0);
+  for (std::int64_t piece = first; piece < last - 1; piece += seq_len_) {
+    std::int64_t targets = std::min(seq_len_, last - 1 - piece);
+    if (source.has_mask()) {
+      source.copy_mask(piece + 1, targets, is_target.data());
+      targets = std::count(is_target.begin(), is_target.begin() + targets, 1);
+    }
+    if (targets == 0) continue;
+    first_.push_back(piece);
+    targets_ += targets;
+  }
+  documents_ += targets_ > before;
 }
 
 // No piece begins with an end, so the first end in it, if any, is its document's.
-std::int64_t DocumentSamples::read(const TokenSource& source, std::int64_t sample, std::int64_t* destination) const {
+void DocumentSamples::read(const TokenSource& source, std::int64_t sample, std::int64_t* tokens,
+                           std::uint8_t* is_target) const {
   const std::int64_t first = first_.at(static_cast<std::size_t>(sample));
   const std::int64_t there = std::min(seq_len_ + 1, source.token_count() - first);
-  source.copy(first, there, destination);
-  const std::int64_t before_end = std::find(destination, destination + there, end_) - destination;
-  const std::int64_t tokens = std::min(before_end + 1, there);
-  std::fill(destination + tokens, destination + seq_len_ + 1, end_);
-  return tokens - 1;
+  source.copy(first, there, tokens);
+  source.copy_mask(first, there, is_target);
+  const std::int64_t before_end = std::find(tokens, tokens + there, end_) - tokens;
+  const std::int64_t own = std::min(before_end + 1, there);
+  std::fill(tokens + own, tokens + seq_len_ + 1, end_);
+  std::fill(is_target + own, is_target + seq_len_ + 1, std::uint8_t{0});
 }
 
 }  // namespace strata::data

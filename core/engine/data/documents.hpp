@@ -10,8 +10,8 @@ namespace strata::data {
 
 // Samples of single documents. A document begins at the row's begin or after an end token, and ends with the next end
 // token or the row's end. A document of n tokens has n - 1 targets and ceil((n - 1) / seq_len) samples: piece k begins
-// at its token k * seq_len, like windows of a row, and the last one is padded. A document without a target, such as an
-// end token after another, has no sample. Takes 8 bytes per sample. [any rank]
+// at its token k * seq_len, like windows of a row, and the last one is padded. A piece without a target is no sample,
+// such as an end token after another or what the data's mask leaves out. Takes 8 bytes per sample. [any rank]
 class DocumentSamples {
  public:
   // Progress function, called with the number of tokens read; may be empty.
@@ -26,12 +26,13 @@ class DocumentSamples {
   std::int64_t targets() const { return targets_; }      // targets that count, in all samples
   std::int64_t end() const { return end_; }
 
-  // Writes seq_len + 1 tokens of sample `sample` of `source`, the row that was read: the piece, then end tokens.
-  // Returns the number of leading targets that count.
-  std::int64_t read(const TokenSource& source, std::int64_t sample, std::int64_t* destination) const;
+  // Writes seq_len + 1 tokens of sample `sample` of `source`, the row that was read: the piece, then end tokens; and
+  // for each token 1 if it is a target that counts in the loss, 0 in the padding and where the data's mask leaves it
+  // out.
+  void read(const TokenSource& source, std::int64_t sample, std::int64_t* tokens, std::uint8_t* is_target) const;
 
  private:
-  void add(std::int64_t first, std::int64_t last);
+  void add(const TokenSource& source, std::int64_t first, std::int64_t last);
 
   std::int64_t seq_len_;
   std::int64_t end_;

@@ -28,12 +28,15 @@ TokenBatch Loader::micro_batch(std::int64_t step, std::int64_t micro_batch_index
   auto* tokens = batch.tokens.mutable_data_ptr<std::int64_t>();
   auto* targets = batch.targets.mutable_data_ptr<std::int64_t>();
   std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
+  std::vector<std::uint8_t> is_target(sample.size());
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t counted = samples_.read(first + row, sample.data());
+    samples_.read(first + row, sample.data(), is_target.data());
     std::copy(sample.begin(), sample.end() - 1, tokens + row * length);
-    std::copy(sample.begin() + 1, sample.end(), targets + row * length);
-    std::fill(targets + row * length + counted, targets + (row + 1) * length, ignored_target);
-    batch.valid_tokens += counted;
+    for (std::int64_t token = 0; token < length; ++token) {
+      const auto next = static_cast<std::size_t>(token) + 1;
+      targets[row * length + token] = is_target[next] != 0 ? sample[next] : ignored_target;
+      batch.valid_tokens += is_target[next] != 0;
+    }
   }
   return batch;
 }

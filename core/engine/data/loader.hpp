@@ -26,7 +26,7 @@ struct BatchPlan {
 inline constexpr std::int64_t ignored_target = -100;
 
 // One micro-batch. Both tensors are int64 on the CPU, contiguous, of shape [micro_batch, seq_len]; targets are the
-// tokens that follow the inputs, and ignored_target in the padding of a document.
+// tokens that follow the inputs, or ignored_target for those that do not count in the loss.
 struct TokenBatch {
   at::Tensor tokens;
   at::Tensor targets;

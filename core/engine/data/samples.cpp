@@ -76,19 +76,20 @@ std::int64_t OrderedSamples::sample(std::int64_t position) const {
   return own_ == nullptr ? general_->sample(position) : own_->sample(position);
 }
 
-std::int64_t OrderedSamples::read(std::int64_t position, std::int64_t* destination) const {
-  if (documents_) return documents_->read(source_, general_->sample(position), destination);
+void OrderedSamples::read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const {
+  if (documents_) return documents_->read(source_, general_->sample(position), tokens, is_target);
   if (own_ == nullptr) {
-    source_.copy(general_->sample(position) * seq_len_, seq_len_ + 1, destination);
-    return seq_len_;
+    const std::int64_t first = general_->sample(position) * seq_len_;
+    source_.copy(first, seq_len_ + 1, tokens);
+    return source_.copy_mask(first, seq_len_ + 1, is_target);
   }
   if (position >= own_->count())
     throw UserError(Place{source_.path()}, "the order of the plugin " + source_.plugin_name() + " holds " +
                                                std::to_string(own_->count()) +
                                                " samples, as many as train.steps take, and the run goes on behind "
                                                "them; raise train.steps");
-  plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, destination); });
-  return seq_len_;
+  std::fill_n(is_target, seq_len_ + 1, std::uint8_t{1});
+  plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, tokens, is_target); });
 }
 
 }  // namespace strata::data

@@ -51,10 +51,11 @@ class OrderedSamples {
   std::int64_t count() const;
   // Returns the number of the sample at `position` = 0, 1, 2, ... of the order.
   std::int64_t sample(std::int64_t position) const;
-  // Writes the seq_len + 1 tokens of the sample at `position`: the first seq_len are inputs, the last seq_len targets.
-  // Returns the number of leading targets that count: all except the padding of a document. Throws EnvironmentError
-  // when a file was truncated after it was opened, UserError beyond the last position of an own order.
-  std::int64_t read(std::int64_t position, std::int64_t* destination) const;
+  // Writes the seq_len + 1 tokens of the sample at `position`: the first seq_len are inputs, the last seq_len targets;
+  // and for each token 1 if it is a target that counts in the loss, 0 for the padding of a document and for what the
+  // data's mask leaves out. Throws EnvironmentError when a file was truncated after it was opened, UserError beyond the
+  // last position of an own order.
+  void read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const;
 
  private:
   TokenSource source_;

@@ -22,6 +22,7 @@ TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std:
     }
     strata_check(set_ != nullptr, "open() gives no data set");
     files_ = set_->files();
+    has_mask_ = set_->has_mask();
   });
   for (const TokenFileInfo& file : files_) first_.push_back(first_.back() + file.tokens);
   if (token_count() < 1) throw Bug(plugin_name_ + ": files() names no file with a token");
@@ -57,6 +58,15 @@ void TokenSource::copy(std::int64_t first, std::int64_t count, std::int64_t* des
   strata_check(first >= 0 && count >= 0 && first <= token_count() - count,
                "TokenSource::copy: a range outside the row");
   plugin_call(plugin_name_, "copy()", [&] { set_->copy(first, count, destination); });
+}
+
+void TokenSource::copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const {
+  strata_check(first >= 0 && count >= 0 && first <= token_count() - count,
+               "TokenSource::copy_mask: a range outside the row");
+  if (has_mask_)
+    plugin_call(plugin_name_, "copy_mask()", [&] { set_->copy_mask(first, count, is_target); });
+  else
+    std::fill_n(is_target, count, std::uint8_t{1});
 }
 
 void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, std::int64_t end) const {

@@ -31,6 +31,11 @@ class TokenSource {
 
   // Writes tokens [first, first + count) of the row to `destination`. Throws as DataSet::copy does.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
+  // True if the plugin says of each token whether it is a target.
+  bool has_mask() const { return has_mask_; }
+  // Writes for tokens [first, first + count) of the row 1 for a target, 0 for a token that the loss ignores; ones
+  // without has_mask(). Throws as DataSet::copy does.
+  void copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const;
 
   // Checks tokens [first, end) of the row. Throws UserError that names the file and the first token whose id is
   // negative or not below `vocabulary`.
@@ -43,6 +48,7 @@ class TokenSource {
   std::string plugin_name_;
   std::string path_;
   std::unique_ptr<const DataSet> set_;
+  bool has_mask_ = false;
   std::vector<TokenFileInfo> files_;
   std::vector<std::int64_t> first_;  // place of each file's first token in the row, and the row's length
 };

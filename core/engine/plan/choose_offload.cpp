@@ -67,7 +67,7 @@ class Search {
     const auto& partitioner = registry_.find(PluginKind::Partitioner, config_.partitioner.plugin).manifest.capabilities;
     if (std::ranges::find(partitioner, Capability::ReleasesParameters) == partitioner.end())
       choices_.open[static_cast<std::size_t>(StateClass::Parameters)] = false;
-    if (config_.train.accumulation > 1 && config_.parallel.pipeline == 1) add_schedulers();
+    if (config_.train.accumulation > 1 && config_.parallel.size(Axis::Pipeline) == 1) add_schedulers();
     budget_ = memory_budget(config_, config_.memory_budget, registry_, local_ranks);
     rehearse(make_groups);
     budget_.bytes = rehearsal_->least({budget_.bytes}).front();
@@ -159,7 +159,7 @@ class Search {
            config::format_bytes(budget_.bytes) + " (" + budget_.origin + ")";
   }
 
-  int stages() const { return static_cast<int>(config_.parallel.pipeline); }
+  int stages() const { return static_cast<int>(config_.parallel.size(Axis::Pipeline)); }
   int first_rank_of(int stage) const { return place_.world_size / stages() * stage; }
 
   // Of the stages' first ranks, which hold what is left over in divisions; so all ranks come to the same.
@@ -278,7 +278,7 @@ std::optional<double> settle_offload(ResolvedRun& run, const RankNumbers& place,
 
 void check_device_budget(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
   if (config.device_budget == 0) return;
-  const std::int64_t ranks_of_stage = config.world_size / config.parallel.pipeline;
+  const std::int64_t ranks_of_stage = config.world_size / config.parallel.size(Axis::Pipeline);
   for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage) {
     const std::int64_t bytes = dry_run(config, registry, static_cast<int>(rank)).peak_total;
     if (bytes > config.device_budget)

@@ -94,7 +94,7 @@ std::int64_t parameters_of(const Model& model) {
 std::vector<int> planned_ranks(const config::RunConfig& config) {
   const int ranks = config_ranks(config);
   std::vector<int> planned;
-  const auto stages = static_cast<int>(config.parallel.pipeline);
+  const auto stages = static_cast<int>(config.parallel.size(Axis::Pipeline));
   for (int rank = 0; rank < ranks; ++rank) {
     const int in_stage = rank % (ranks / stages);
     if (ranks <= 16 || in_stage == 0 || in_stage == ranks / stages - 1) planned.push_back(rank);

@@ -28,7 +28,7 @@ MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t given, 
 
 std::int64_t bytes_needed(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
   // The first rank of each pipeline stage; what is left over in a division makes the others' parts smaller.
-  const std::int64_t ranks_of_stage = config.world_size / config.parallel.pipeline;
+  const std::int64_t ranks_of_stage = config.world_size / config.parallel.size(Axis::Pipeline);
   std::int64_t bytes = 0;
   for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage)
     bytes = std::max(bytes, dry_run(config, registry, static_cast<int>(rank)).needed);

@@ -49,7 +49,7 @@ Rehearsal::Rehearsal(const config::RunConfig& config, plugin_host::PluginRegistr
     session_->fill(initial_values(static_cast<std::uint64_t>(config.train.seed)));
   make_steps(config);
   measure_speed(config.offload.read_ahead);
-  tell_stages(static_cast<int>(config.parallel.pipeline));
+  tell_stages(static_cast<int>(config.parallel.size(Axis::Pipeline)));
 }
 
 void Rehearsal::make_steps(const config::RunConfig& config) {

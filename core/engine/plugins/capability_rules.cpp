@@ -29,10 +29,10 @@ void check_capabilities(const config::RunConfig& config, PluginRegistry& registr
                         " holds parameters between their uses, and " + full_name(partitioner) +
                         " keeps them on the device; leave it out, or choose a partitioner that declares " +
                         named(ReleasesParameters));
-  if (config.parallel.tensor > 1 && !can(model, TensorParallel))
-    throw UserError("parallel.tensor is " + std::to_string(config.parallel.tensor) + ", and " + full_name(model) +
-                    " does not share its layers over ranks; set it to 1, or choose a model that declares " +
-                    named(TensorParallel));
+  if (config.parallel.size(Axis::Tensor) > 1 && !can(model, TensorParallel))
+    throw UserError(
+        "parallel.tensor is " + std::to_string(config.parallel.size(Axis::Tensor)) + ", and " + full_name(model) +
+        " does not share its layers over ranks; set it to 1, or choose a model that declares " + named(TensorParallel));
 }
 
 }  // namespace strata::plugin_host

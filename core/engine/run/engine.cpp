@@ -101,9 +101,9 @@ Engine::~Engine() = default;
 Loss Engine::forward(const Batch& batch, Where where) {
   Implementation& engine = *implementation_;
   engine.check_usable("forward", where);
-  if (engine.config().parallel.pipeline > 1)
+  if (engine.config().parallel.size(Axis::Pipeline) > 1)
     refuse("forward", where,
-           "parallel.pipeline is " + std::to_string(engine.config().parallel.pipeline) +
+           "parallel.pipeline is " + std::to_string(engine.config().parallel.size(Axis::Pipeline)) +
                ", and stages take turns within a step; call engine.train_batch with the step's micro-batches");
   const std::int64_t accumulation = engine.config().train.accumulation;
   if (!engine.parts)
@@ -239,10 +239,10 @@ int Engine::ranks() const {
   return implementation_->run.place().world_size;
 }
 int Engine::data_rank() const {
-  return implementation_->run.session().place().data;
+  return implementation_->run.session().place().at(Axis::Data);
 }
 int Engine::data_ranks() const {
-  return static_cast<int>(implementation_->config().parallel.data);
+  return static_cast<int>(implementation_->config().parallel.size(Axis::Data));
 }
 std::int64_t Engine::accumulation() const {
   return implementation_->config().train.accumulation;

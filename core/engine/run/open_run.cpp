@@ -109,7 +109,7 @@ std::string Run::save_checkpoint() {
 void Run::prove_checkpoint() {
   if (!saver_.is_unproven() || !has_data()) return;
   const std::int64_t step = steps_done_ - 1;
-  const data::TokenBatch batch = data_->micro_batch(step, 0, session_.place().data);
+  const data::TokenBatch batch = data_->micro_batch(step, 0, session_.place().at(Axis::Data));
   MicroBatch seen = on_device(step, 0, batch);
   seen.training = false;
   const at::Device device = session_.store().device();

@@ -74,11 +74,13 @@ std::uint64_t order_of(const data::OrderedSamples& samples) {
   constexpr std::int64_t drawn = 64;
   checkpoint::Checksum sum;
   std::vector<std::int64_t> sample(static_cast<std::size_t>(samples.seq_len()) + 1);
+  std::vector<std::uint8_t> is_target(sample.size());
   const std::int64_t count = samples.count();
   for (std::int64_t i = 0; i < std::min(drawn, count); ++i) {
     samples.read(static_cast<std::int64_t>(mix(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(count)),
-                 sample.data());
+                 sample.data(), is_target.data());
     sum.add(sample.data(), sample.size() * sizeof(std::int64_t));
+    sum.add(is_target.data(), is_target.size());
   }
   return sum.value();
 }
@@ -118,9 +120,13 @@ std::uint64_t content_of(const data::TokenSource& source) {
   add_number(sum, count);
   for (const auto& [name, number] : source.facts()) add_number(sum, number);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(block));
+  std::vector<std::uint8_t> is_target(tokens.size());
   const auto add = [&](std::int64_t first, std::int64_t length) {
     source.copy(first, length, tokens.data());
     sum.add(tokens.data(), static_cast<std::size_t>(length) * sizeof(std::int64_t));
+    if (!source.has_mask()) return;
+    source.copy_mask(first, length, is_target.data());
+    sum.add(is_target.data(), static_cast<std::size_t>(length));
   };
   if (count <= block * blocks) {
     for (std::int64_t first = 0; first < count; first += block) add(first, std::min(block, count - first));

@@ -25,7 +25,7 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
   request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
   data::TokenSource source(*plugin.plugin, plugin.name, data.path);
   return {data::OrderedSamples(std::move(source), data.order, request, data.document_end),
-          data::BatchPlan{config.train.micro_batch, config.parallel.data, config.train.accumulation}};
+          data::BatchPlan{config.train.micro_batch, config.parallel.size(Axis::Data), config.train.accumulation}};
 }
 
 void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary) {
@@ -154,7 +154,7 @@ std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
   strata_check(has_data(), "a run without data reads none");
   std::vector<data::TokenBatch> batches;
   for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
-    batches.push_back(data_->micro_batch(step, micro_batch, session_.place().data));
+    batches.push_back(data_->micro_batch(step, micro_batch, session_.place().at(Axis::Data)));
   return batches;
 }
 
@@ -184,7 +184,7 @@ StepInput Run::scalars(std::int64_t step) const {
 
 MicroBatch Run::on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
   const at::Device device = session_.store().device();
-  const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
+  const std::int64_t run = micro_batch * config_.parallel.size(Axis::Data) + session_.place().at(Axis::Data);
   return {batch.tokens.to(device), batch.targets.to(device),
           step * config_.train.global_batch + run * config_.train.micro_batch};
 }

@@ -29,9 +29,7 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
 
 PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
                      bool with_communicator)
-    : rank_(rank),
-      mesh_{static_cast<int>(config.parallel.pipeline), static_cast<int>(config.parallel.data),
-            static_cast<int>(config.parallel.tensor)} {
+    : rank_(rank), mesh_(config.parallel.mesh) {
   plugin_host::check_capabilities(config, registry);
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);

@@ -42,15 +42,15 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       executor_(stage_) {
   const int rank = place.rank;
   stage_.rank = rank;
-  stage_.stage = place_.pipeline;
+  stage_.stage = place_.at(Axis::Pipeline);
   stage_.device = dry_run ? NamedPlugin<Device>{&dry_device_, plugins.device.name} : plugins.device;
   stage_.partitioner = plugins.partitioner;
   stage_.precision = plugins.precision;
   stage_.optimizer = plugins.optimizer;
   stage_.model_name = plugins.model.name;
   stage_.own_exchange = &plugins.own_exchange;
-  batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation(), mesh_.tensor,
-            mesh_.tensor > 1 && config.sequence_parallel};
+  batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation(), mesh_.size(Axis::Tensor),
+            mesh_.size(Axis::Tensor) > 1 && config.sequence_parallel};
   stage_.sequence_parallel = batch_.sequence_parallel;
   stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
@@ -72,10 +72,12 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                     (source.config.empty() ? "" : ", by max_position_embeddings or n_positions of its config.json"));
   });
   stage_.groups = &groups;
-  stage_.world = groups_.emplace("world", groups.make(world_request(mesh_))).first->second.get();
-  if (mesh_.tensor > 1)
-    stage_.tensor = groups_.emplace("tensor", groups.make(tensor_request(mesh_, place_))).first->second.get();
-  stage_.partitions_inputs = config.partitions_inputs && mesh_.tensor > 1;
+  stage_.world = groups_.emplace("world", groups.make(request_along(mesh_, place_, "world", axes_without({}))))
+                     .first->second.get();
+  if (mesh_.size(Axis::Tensor) > 1)
+    stage_.tensor = groups_.emplace("tensor", groups.make(request_along(mesh_, place_, "tensor", {Axis::Tensor})))
+                        .first->second.get();
+  stage_.partitions_inputs = config.partitions_inputs && mesh_.size(Axis::Tensor) > 1;
   linear_ = std::make_unique<Linear>(*plugins.precision, plugins.precision.name, rank, batch_, stage_.tensor);
   stage_.linear = linear_.get();
   place_layers(config, *plugins.scheduler);
@@ -96,7 +98,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
     connect_sums(groups);
     check_units();
-    if (TensorUnits* const units = tensor_units(stage_.optimizer.plugin); units != nullptr && mesh_.tensor > 1)
+    if (TensorUnits* const units = tensor_units(stage_.optimizer.plugin);
+        units != nullptr && mesh_.size(Axis::Tensor) > 1)
       plugin_call(stage_.optimizer.name, "connect_tensor()", rank, [&] { units->connect_tensor(*stage_.tensor); });
   }
   find_ties();
@@ -108,10 +111,11 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   }
   std::map<std::string, ParameterInfo> first_uses;
   for (const auto& [name, tie] : ties_) first_uses.emplace(name, tie.first_use);
-  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(),
-                                 first_uses, place_.tensor, mesh_.tensor, [&](const ParameterInfo& parameter) {
-                                   return unit_in_part({parameter, mesh_.tensor}, unit_of(parameter), true);
-                                 });
+  stage_.layout =
+      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses,
+                     place_.at(Axis::Tensor), mesh_.size(Axis::Tensor), [&](const ParameterInfo& parameter) {
+                       return unit_in_part({parameter, mesh_.size(Axis::Tensor)}, unit_of(parameter), true);
+                     });
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   make_buffers(config);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
@@ -184,14 +188,15 @@ std::int64_t Session::unit_of(const ParameterInfo& parameter) const {
 
 // Every rank looks at the whole model, so all come to the same answer.
 void Session::check_units() const {
-  if (mesh_.tensor == 1) return;
+  if (mesh_.size(Axis::Tensor) == 1) return;
   for (const LayerInfo& layer : stage_.model_layers)
     for (const ParameterInfo& parameter : layer.parameters) {
       const std::int64_t unit = unit_of(parameter);
       const bool of_parts = tensor_units(stage_.optimizer.plugin) != nullptr;
-      if (unit_in_part({parameter, mesh_.tensor}, unit, of_parts) > 0) continue;
-      throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) + ", and " + stage_.optimizer.name +
-                      " updates " + std::to_string(unit) + " neighbouring elements of " + parameter.name +
+      if (unit_in_part({parameter, mesh_.size(Axis::Tensor)}, unit, of_parts) > 0) continue;
+      throw UserError("parallel.tensor is " + std::to_string(mesh_.size(Axis::Tensor)) + ", and " +
+                      stage_.optimizer.name + " updates " + std::to_string(unit) + " neighbouring elements of " +
+                      parameter.name +
                       " together, which lie in the parts of several ranks; set it to 1, or choose an optimizer that "
                       "updates each element by itself");
     }

@@ -87,7 +87,7 @@ class Session {
   MeanLosses mean_losses(const at::Tensor& sums, std::int64_t valid_tokens);
   // Returns the valid tokens that this rank counts for the run, out of those it read: every stage reads the same ones.
   std::int64_t counted(std::int64_t valid_tokens) const {
-    return place_.pipeline == 0 && place_.tensor == 0 ? valid_tokens : 0;
+    return place_.at(Axis::Pipeline) == 0 && place_.at(Axis::Tensor) == 0 ? valid_tokens : 0;
   }
 
   // Returns the scheduler's name in messages.

@@ -49,9 +49,9 @@ void Session::connect_own_exchange(GroupProvider& groups) {
     for (const ParameterSpan& span : flat->info().parameters)
       own.emplace_back().info = call.emplace_back(state::piece_info(span, 0, span.elements()));
   }
-  if (mesh_.data == 1) return;
+  if (mesh_.size(Axis::Data) == 1) return;
   GroupSpec all{exchange_group, {{}}};
-  for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
+  for (int rank = 0; rank < mesh_.size(Axis::Data); ++rank) all.members.front().push_back(rank);
   const auto made = groups_.emplace(exchange_group, groups.make(data_parallel_request(mesh_, place_, all))).first;
   plugin_call(stage_.optimizer.name, "connect()", stage_.rank,
               [&] { exchanging->connect(*made->second, *context_, whole, plugins_.own_exchange.owns_all()); });

@@ -15,7 +15,7 @@ constexpr const char* sums_group = "stage";
 
 // The engine's own groups but the world, then the partitioner's, one after the other in the same order on every rank.
 void Session::connect_groups(GroupProvider& groups) {
-  groups_.emplace("pipeline", groups.make(pipeline_request(mesh_, place_)));
+  groups_.emplace("pipeline", groups.make(request_along(mesh_, place_, "pipeline", {Axis::Pipeline})));
   stage_.pipeline = groups_.at("pipeline").get();
   const std::vector<GroupSpec> specs =
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
@@ -39,7 +39,7 @@ void Session::connect_sums(GroupProvider& groups) {
   sums_of_round_ = plugin_call(stage_.optimizer.name, "sums()", stage_.rank,
                                [&] { return state::sums_of_round(parameters, *stage_.optimizer); });
   if (std::ranges::find(sums_of_round_, true) == sums_of_round_.end()) return;
-  groups_.emplace(sums_group, groups.make(stage_request(mesh_, place_)));
+  groups_.emplace(sums_group, groups.make(request_along(mesh_, place_, "stage", axes_without({Axis::Pipeline}))));
   stage_.peers = groups_.at(sums_group).get();
 }
 

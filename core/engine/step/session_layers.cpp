@@ -58,9 +58,10 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
                       std::to_string(stage_.layers_in_model - 1));
   auto chunks = static_cast<int>(config.chunks_per_stage);
   if (chunks == 0)
-    chunks = plugin_call(plugins_.scheduler.name, "chunks_per_stage()", stage_.rank,
-                         [&] { return scheduler.chunks_per_stage(mesh_.pipeline, stage_.layers_in_model); });
-  PipelineShape shape{mesh_.pipeline, chunks, static_cast<int>(config.train.accumulation)};
+    chunks = plugin_call(plugins_.scheduler.name, "chunks_per_stage()", stage_.rank, [&] {
+      return scheduler.chunks_per_stage(mesh_.size(Axis::Pipeline), stage_.layers_in_model);
+    });
+  PipelineShape shape{mesh_.size(Axis::Pipeline), chunks, static_cast<int>(config.train.accumulation)};
   shape.layers_per_chunk.assign(config.layers_per_chunk.begin(), config.layers_per_chunk.end());
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.groups->agree("the orders of " + plugins_.scheduler.name, text_of(plan_),

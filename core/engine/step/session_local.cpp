@@ -24,7 +24,8 @@ void Session::check_local(const config::RunConfig& config) {
            "what trains by itself is a group of ranks that hold all slices once",
            "choose a partitioner that shards inside groups and replicates across them");
   if (local.groups() == 1)
-    refuse(stage_.partitioner.name + " makes one group of the " + std::to_string(mesh_.data) + " data-parallel ranks",
+    refuse(stage_.partitioner.name + " makes one group of the " + std::to_string(mesh_.size(Axis::Data)) +
+               " data-parallel ranks",
            "weights are averaged over two groups or more", "make the groups smaller or take more ranks");
   if (std::ranges::find(sums_of_round_, true) != sums_of_round_.end())
     refuse(stage_.optimizer.name + " needs sums over the ranks of a stage",

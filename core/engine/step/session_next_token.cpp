@@ -30,12 +30,12 @@ at::Tensor Session::next_token_logits(std::span<const std::int64_t> tokens) {
   const at::Tensor logits = executor_.take_logits();
   const int last_stage = plan_.placement.stage_of_chunk.back();
   const at::Tensor told = at::zeros({1 + vocabulary}, at::TensorOptions().dtype(at::kFloat).device(device));
-  if (place_.pipeline == last_stage && logits.defined()) {
+  if (place_.at(Axis::Pipeline) == last_stage && logits.defined()) {
     const bool right = logits.scalar_type() == at::kFloat && logits.sizes() == at::IntArrayRef{1, vocabulary};
     told.select(0, 0).fill_(right ? Logits : Wrong);
     if (right) told.narrow(0, 1, vocabulary).copy_(logits.view({vocabulary}));
   }
-  stage_.world->broadcast(told, rank_of(mesh_, {last_stage, 0, 0})).wait();
+  stage_.world->broadcast(told, rank_of(mesh_, {{Axis::Pipeline, last_stage}})).wait();
   const at::Tensor known = told.cpu();
   const auto found = static_cast<Found>(known.const_data_ptr<float>()[0]);
   if (found == None)

@@ -1,4 +1,5 @@
 // Parameters that several pipeline stages hold: tied ones, whose layers lie on different stages.
+#include <fmt/ranges.h>
 #include <strata/error.hpp>
 
 #include "group/group_plan.hpp"
@@ -41,7 +42,8 @@ void Session::connect_ties(GroupProvider& groups, const std::vector<Slice>& slic
     const FlatParameter& flat = *flat_[static_cast<std::size_t>(id)];
     if (!flat.info().trainable) continue;
     const std::set<int>& stages = ties_.at(flat.info().parameters.front().info.tie).stages;
-    const GroupRequest request = stages_request(mesh_, place_, {stages.begin(), stages.end()});
+    const GroupRequest request = request_some(mesh_, place_, fmt::format("stages{}", fmt::join(stages, "+")),
+                                              Axis::Pipeline, {stages.begin(), stages.end()});
     const auto [found, fresh] = groups_.try_emplace(request.name);
     if (fresh) found->second = groups.make(request);
     stage_.holders[id] = found->second.get();

@@ -1,4 +1,5 @@
 #include <strata/data_source.hpp>
+#include <strata/error.hpp>
 
 namespace strata {
 
@@ -10,6 +11,14 @@ std::int64_t DataSet::token_count() const {
   std::int64_t count = 0;
   for (const TokenFileInfo& file : files()) count += file.tokens;
   return count;
+}
+
+bool DataSet::has_mask() const {
+  return false;
+}
+
+void DataSet::copy_mask(std::int64_t /*first*/, std::int64_t /*count*/, std::uint8_t* /*is_target*/) const {
+  throw Bug("DataSet::copy_mask: has_mask() is true, and the plugin does not override copy_mask()");
 }
 
 std::vector<std::pair<std::string, std::int64_t>> DataSet::facts() const {

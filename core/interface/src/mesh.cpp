@@ -1,31 +1,68 @@
 #include <strata/error.hpp>
 #include <strata/mesh.hpp>
 
-#include <string>
+#include <algorithm>
 
 namespace strata {
 
-namespace {
-std::string text(const MeshShape& shape) {
-  return "a mesh of " + std::to_string(shape.pipeline) + " pipeline x " + std::to_string(shape.data) + " data x " +
-         std::to_string(shape.tensor) + " tensor ranks";
+const char* name_of(Axis axis) {
+  switch (axis) {
+    case Axis::Pipeline:
+      return "pipeline";
+    case Axis::Data:
+      return "data";
+    case Axis::Tensor:
+      return "tensor";
+  }
+  throw Bug("name_of: no such axis");
 }
 
-bool inside(int index, int extent) {
-  return index >= 0 && index < extent;
+std::vector<Axis> axes_without(std::initializer_list<Axis> left_out) {
+  std::vector<Axis> others;
+  for (const Axis axis : axes)
+    if (std::ranges::find(left_out, axis) == left_out.end()) others.push_back(axis);
+  return others;
 }
-}  // namespace
+
+std::string text_of(const MeshShape& shape) {
+  std::string text;
+  for (const Axis axis : axes)
+    text += std::string(text.empty() ? "" : " x ") + name_of(axis) + " " + std::to_string(shape.size(axis));
+  return text;
+}
 
 MeshPlace place_of(const MeshShape& shape, int rank) {
-  if (!inside(rank, shape.size())) throw Bug("there is no rank " + std::to_string(rank) + " in " + text(shape));
-  return {rank / (shape.tensor * shape.data), rank / shape.tensor % shape.data, rank % shape.tensor};
+  if (rank < 0 || rank >= shape.size())
+    throw Bug("there is no rank " + std::to_string(rank) + " in a mesh of " + text_of(shape));
+  MeshPlace place;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    place.set(*axis, rank % shape.size(*axis));
+    rank /= shape.size(*axis);
+  }
+  return place;
 }
 
 int rank_of(const MeshShape& shape, const MeshPlace& place) {
-  if (!inside(place.pipeline, shape.pipeline) || !inside(place.data, shape.data) || !inside(place.tensor, shape.tensor))
-    throw Bug("there is no place " + std::to_string(place.pipeline) + ", " + std::to_string(place.data) + ", " +
-              std::to_string(place.tensor) + " in " + text(shape));
-  return (place.pipeline * shape.data + place.data) * shape.tensor + place.tensor;
+  int rank = 0;
+  for (const Axis axis : axes) {
+    if (place.at(axis) < 0 || place.at(axis) >= shape.size(axis))
+      throw Bug("there is no " + std::string(name_of(axis)) + " index " + std::to_string(place.at(axis)) +
+                " in a mesh of " + text_of(shape));
+    rank = rank * shape.size(axis) + place.at(axis);
+  }
+  return rank;
+}
+
+std::vector<int> ranks_along(const MeshShape& shape, const MeshPlace& place, const std::vector<Axis>& along) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    const MeshPlace other = place_of(shape, rank);
+    const bool same = std::ranges::all_of(axes, [&](Axis axis) {
+      return other.at(axis) == place.at(axis) || std::ranges::find(along, axis) != along.end();
+    });
+    if (same) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 }  // namespace strata

@@ -33,7 +33,7 @@ BenchRanks::BenchRanks(Communicator& communicator, const launch::LaunchPlace& pl
     : mesh_(mesh_of(place)),
       rank_(place.rank),
       factory_(std::make_unique<runtime::RunStore>(place, patience), group_settings(communicator, place)),
-      all_(factory_.make(runtime::world_request(mesh_))) {}
+      all_(factory_.make(runtime::request_along(mesh_, {}, "world", axes_without({})))) {}
 
 NamedGroups BenchRanks::connect(const std::vector<GroupSpec>& specs) {
   NamedGroups groups;

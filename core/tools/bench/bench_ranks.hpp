@@ -17,7 +17,7 @@ using NamedGroups = std::map<std::string, std::unique_ptr<CheckedGroup>>;
 
 // All ranks of a bench are data-parallel.
 inline MeshShape mesh_of(const launch::LaunchPlace& place) {
-  return {1, place.size, 1};
+  return {{Axis::Data, place.size}};
 }
 
 // The ranks of a bench, connected by a communicator, which must outlive this object.

@@ -45,12 +45,14 @@ std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const 
   for (const std::int64_t size : sizes) {
     const data::OrderedSamples samples({plugin, "the plugin", path}, config::DataOrder::Shuffled, {size, 0, 1});
     std::vector<std::int64_t> sample(static_cast<std::size_t>(size) + 1);
+    std::vector<std::uint8_t> is_target(sample.size());
     std::int64_t position = 0;
     rows.push_back(timer.time({.name = "samples read",
                                .size = std::to_string(samples_a_time) + " of " + std::to_string(size) + " tokens",
                                .floor = "widening bytes in memory"},
                               [&] {
-                                for (int i = 0; i < samples_a_time; ++i) samples.read(position++, sample.data());
+                                for (int i = 0; i < samples_a_time; ++i)
+                                  samples.read(position++, sample.data(), is_target.data());
                               },
                               {[&] {
                                 for (int i = 0; i < samples_a_time; ++i) {

@@ -81,23 +81,24 @@ std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& 
 }
 
 nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, const std::vector<std::string>& states) {
-  nlohmann::ordered_json json = {
-      {"path", saved.folder.string()},
-      {"format", saved.format},
-      {"step", saved.step},
-      {"updates", saved.updates},
-      {"optimizer_updates", saved.optimizer_updates},
-      {"samples", saved.samples},
-      {"world_size", saved.layout.world_size},
-      {"parallel", {{"pipeline", saved.layout.pipeline}, {"data", saved.layout.data}, {"tensor", saved.layout.tensor}}},
-      {"parameters", saved.parameters.size()},
-      {"weights", weights_in(saved)},
-      {"optimizer_state", states},
-      {"pending_update", saved.pending.has_value()},
-      {"finite", saved.is_finite()},
-      {"not_finite", saved.not_finite},
-      {"bytes", bytes_in(saved)},
-      {"verified", true}};
+  nlohmann::ordered_json parallel;
+  for (const Axis axis : axes) parallel[name_of(axis)] = saved.layout.mesh.size(axis);
+  nlohmann::ordered_json json = {{"path", saved.folder.string()},
+                                 {"format", saved.format},
+                                 {"step", saved.step},
+                                 {"updates", saved.updates},
+                                 {"optimizer_updates", saved.optimizer_updates},
+                                 {"samples", saved.samples},
+                                 {"world_size", saved.layout.world_size},
+                                 {"parallel", parallel},
+                                 {"parameters", saved.parameters.size()},
+                                 {"weights", weights_in(saved)},
+                                 {"optimizer_state", states},
+                                 {"pending_update", saved.pending.has_value()},
+                                 {"finite", saved.is_finite()},
+                                 {"not_finite", saved.not_finite},
+                                 {"bytes", bytes_in(saved)},
+                                 {"verified", true}};
   json["files"] = nlohmann::ordered_json::array();
   for (const checkpoint::SavedFile& file : saved.files)
     json["files"].push_back(
@@ -150,9 +151,9 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
       << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text
       << (saved.pending ? "\n  pending          the update of the last step's gradient (step_policy: delayed)" : "")
       << (saved.is_finite() ? "" : "\n  not finite       " + saved.not_finite + "; --resume passes it over")
-      << "\n  saved by         " << count(saved.layout.world_size, "rank") << ": "
-      << count(saved.layout.pipeline, "stage") << " x " << saved.layout.data << " data-parallel\n  size             "
-      << config::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1 << " files, all verified\n";
+      << "\n  saved by         " << count(saved.layout.world_size, "rank") << ": " << text_of(saved.layout.mesh)
+      << "\n  size             " << config::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1
+      << " files, all verified\n";
   return 0;
 }
 

@@ -283,18 +283,22 @@ int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& opti
   std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
+  std::vector<std::uint8_t> is_target(tokens.size());
+  const bool some_count = options.document_end || samples.source().has_mask();
   for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
-    const std::int64_t counted = samples.read(position, tokens.data());
+    samples.read(position, tokens.data(), is_target.data());
+    const std::int64_t counted = std::count(is_target.begin() + 1, is_target.end(), 1);
     if (options.format == "json") {
       nlohmann::ordered_json line{{"position", position}, {"sample", samples.sample(position)}, {"tokens", tokens}};
-      if (options.document_end) line["targets"] = counted;
+      if (some_count) line["targets"] = counted;
+      if (samples.source().has_mask()) line["is_target"] = is_target;
       if (tokenizer) line["text"] = tokenizer->decode(ids_of(tokens));
       out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       continue;
     }
     out << "position " << position << ": sample " << samples.sample(position) << ", " << options.seq_len
         << " inputs and one more as the last target";
-    if (options.document_end) out << "; " << counted << " targets count";
+    if (some_count) out << "; " << counted << " targets count";
     out << "\n ";
     for (const std::int64_t token : tokens) out << " " << token;
     const std::string text = text_of(tokens, tokenizer.get());

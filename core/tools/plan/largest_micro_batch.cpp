@@ -23,7 +23,7 @@ std::int64_t where_line_meets(const Point& a, const Point& b, std::int64_t budge
 
 config::RunConfig with_micro_batch(config::RunConfig config, std::int64_t samples) {
   config.train.micro_batch = samples;
-  config.train.global_batch = samples * config.train.accumulation * config.parallel.data;
+  config.train.global_batch = samples * config.train.accumulation * config.parallel.size(Axis::Data);
   return config;
 }
 

@@ -72,7 +72,7 @@ nlohmann::json plan_json(const Plan& plan) {
       {"parameters", first.parameters}, {"world_size", config.world_size}, {"ranks", nlohmann::json::array()}};
   // Of a whole step. A backward counts as two forwards; recomputation is not counted.
   json["model_flops_per_step"] =
-      3.0 * first.forward_flops * static_cast<double>(config.train.accumulation * config.parallel.data);
+      3.0 * first.forward_flops * static_cast<double>(config.train.accumulation * config.parallel.size(Axis::Data));
   json["tokens_per_step"] = config.train.global_batch * config.model.seq_len;
   json["micro_batch"] = config.train.micro_batch;
   if (first.averages.total_bytes() > 0) json["steps_of_averages"] = config.local.steps;
@@ -100,7 +100,7 @@ void add_column(report::Table& table, const std::vector<PlanRow>& rows, bool pla
 report::Table table_of_ranks(const Plan& plan) {
   report::Table table{{{"rank", true}}, {}};
   for (const PlanRow& row : plan.rows) table.rows.push_back({std::to_string(row.rank)});
-  if (plan.config.parallel.pipeline > 1) {
+  if (plan.config.parallel.size(Axis::Pipeline) > 1) {
     table.columns.push_back({"stage", true});
     for (std::size_t i = 0; i < plan.rows.size(); ++i) table.rows[i].push_back(std::to_string(plan.rows[i].stage));
   }
@@ -201,9 +201,9 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
   std::int64_t stage = -1;
   for (const PlanRow& row : plan.rows) {
     if (row.stage == stage) continue;  // all ranks of a stage gather the same
-    if (plan.config.parallel.pipeline > 1) out << (stage < 0 ? ": stage " : "; stage ") << row.stage;
+    if (plan.config.parallel.size(Axis::Pipeline) > 1) out << (stage < 0 ? ": stage " : "; stage ") << row.stage;
     stage = row.stage;
-    out << (plan.config.parallel.pipeline > 1 ? " " : ": ") << gathers_text(row.run.gathers);
+    out << (plan.config.parallel.size(Axis::Pipeline) > 1 ? " " : ": ") << gathers_text(row.run.gathers);
   }
   out << "\n";
   if (plan.budget) out << (format == report::TableFormat::Markdown ? "\n" : "") << budget_text(plan) << "\n";
@@ -233,7 +233,7 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
   log_deepspeed(prepared);
   Plan plan;
   plan.config = std::move(prepared.config);
-  const std::int64_t ranks_of_stage = plan.config.world_size / plan.config.parallel.pipeline;
+  const std::int64_t ranks_of_stage = plan.config.world_size / plan.config.parallel.size(Axis::Pipeline);
   for (const int rank : runtime::planned_ranks(plan.config))
     plan.rows.push_back({rank, rank / ranks_of_stage, runtime::dry_run(plan.config, *prepared.registry, rank)});
   if (memory > 0) {

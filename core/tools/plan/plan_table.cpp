@@ -86,8 +86,8 @@ class Sweep {
     const config::RunConfig config = resolve(bookkeeping, model.asked > 0, own, ranks);
     const std::string text = model.config_text.empty() ? runtime::model_config(config) : model.config_text;
     runtime::ModelState most;
-    for (std::int64_t stage = 0; stage < config.parallel.pipeline; ++stage) {
-      const auto rank = static_cast<int>(stage * (ranks / config.parallel.pipeline));
+    for (std::int64_t stage = 0; stage < config.parallel.size(Axis::Pipeline); ++stage) {
+      const auto rank = static_cast<int>(stage * (ranks / config.parallel.size(Axis::Pipeline)));
       const runtime::ModelState state = runtime::model_state(config, *registry_, rank, text);
       if (state.total() > most.total()) most = state;
     }

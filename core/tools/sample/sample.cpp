@@ -62,7 +62,7 @@ Prepared prepare(const SampleArguments& arguments, const config::World& world) {
                     "--set model.seq_len=" + std::to_string(given) + " where the model takes that many");
   config.model.seq_len = std::min(config.model.seq_len, given + arguments.tokens - 1);
   config.train.micro_batch = 1;
-  config.train.global_batch = config.train.accumulation * config.parallel.data;
+  config.train.global_batch = config.train.accumulation * config.parallel.size(Axis::Data);
   config.validation.data.path.clear();
   return {std::move(written), std::move(prompt), std::move(run)};
 }

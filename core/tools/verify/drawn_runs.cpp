@@ -72,18 +72,18 @@ class Drawing {
 
   void mesh() {
     const config::ParallelSizes& own = small_.config().parallel;
-    const std::int64_t pipeline = number("parallel.pipeline", own.pipeline, {1, 2, 3});
-    const std::int64_t tensor = number("parallel.tensor", own.tensor, {1, 2, 3, 4});
-    const std::int64_t data = draws_.pick<std::int64_t>({own.data, 2, 3});  // one has nothing to partition
+    const std::int64_t pipeline = number("parallel.pipeline", own.size(Axis::Pipeline), {1, 2, 3});
+    const std::int64_t tensor = number("parallel.tensor", own.size(Axis::Tensor), {1, 2, 3, 4});
+    const std::int64_t data = draws_.pick<std::int64_t>({own.size(Axis::Data), 2, 3});  // one has nothing to partition
     trait("data", data > 2 ? "many" : std::to_string(data));
-    if (tensor != own.tensor)
+    if (tensor != own.size(Axis::Tensor))
       for (const std::string& one : small_sizes(small_, tensor))
         if (std::ranges::find(small_.run.settings, one) == small_.run.settings.end())
           set(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
     if (tensor > 1) choose("parallel.sequence", {"", "false", "true"});
     if (tensor == 1 && small_.config().sequence_parallel) set("parallel.sequence", "false");
     choose("parallel.chunks", {"", "2"});
-    changes_mesh_ = data != own.data;
+    changes_mesh_ = data != own.size(Axis::Data);
     ranks_ = pipeline * tensor * data;
   }
 

@@ -17,19 +17,19 @@ std::string joined(const std::vector<std::string>& parts, const std::string& bet
   return text;
 }
 
-std::string name_of(Axis axis) {
-  switch (axis) {
-    case Axis::None:
+std::string name_of(Division division) {
+  switch (division) {
+    case Division::None:
       return "";
-    case Axis::Sequence:
+    case Division::Sequence:
       return "slices of the sequence";
-    case Axis::Tensor:
+    case Division::Tensor:
       return "tensor-parallel ranks";
-    case Axis::Pipeline:
+    case Division::Pipeline:
       return "pipeline stages";
-    case Axis::Data:
+    case Division::Data:
       return "data-parallel ranks";
-    case Axis::MicroBatches:
+    case Division::MicroBatches:
       return "micro-batches";
   }
   return "";
@@ -39,33 +39,33 @@ bool about(double value, double wanted) {
   return std::abs(value - wanted) <= 0.02 * wanted;
 }
 
-// The axes along which it may be wrong: without one of them it is right; all of the run's where nothing helped.
-std::vector<Axis> suspects(const Findings& findings) {
-  std::vector<Axis> axes;
+// The divisions of the work that may be wrong: without one of them the run is right; all of them where none helped.
+std::vector<Division> suspects(const Findings& findings) {
+  std::vector<Division> divisions;
   for (const SimplerRun& run : findings.right_without.empty() ? findings.tried : findings.right_without)
-    if (run.axis != Axis::None) axes.push_back(run.axis);
+    if (run.division != Division::None) divisions.push_back(run.division);
   // Without tensor-parallel ranks there are no slices either.
-  if (std::ranges::find(axes, Axis::Sequence) != axes.end()) std::erase(axes, Axis::Tensor);
-  return axes;
+  if (std::ranges::find(divisions, Division::Sequence) != divisions.end()) std::erase(divisions, Division::Tensor);
+  return divisions;
 }
 
-std::string of_axes(const std::vector<Axis>& axes) {
+std::string names_of(const std::vector<Division>& divisions) {
   std::vector<std::string> names;
-  for (const Axis axis : axes) names.push_back(name_of(axis));
+  for (const Division division : divisions) names.push_back(name_of(division));
   return names.empty() ? "ranks" : joined(names, " or ");
 }
 
 std::string guess_by_factor(const Findings& findings, double factor) {
-  std::vector<Axis> counted, averaged;
-  for (const Axis axis : suspects(findings)) {
-    const auto many = static_cast<double>(extent(findings.small.config(), axis));
-    if (many > 1 && about(factor, many)) counted.push_back(axis);
-    if (many > 1 && about(factor, 1.0 / many)) averaged.push_back(axis);
+  std::vector<Division> counted, averaged;
+  for (const Division division : suspects(findings)) {
+    const auto many = static_cast<double>(extent(findings.small.config(), division));
+    if (many > 1 && about(factor, many)) counted.push_back(division);
+    if (many > 1 && about(factor, 1.0 / many)) averaged.push_back(division);
   }
   const std::string times = formatted("it is %.4g times the right one", factor);
-  if (!counted.empty()) return times + ": summed over the " + of_axes(counted) + " though each already has all of it";
+  if (!counted.empty()) return times + ": summed over the " + names_of(counted) + " though each already has all of it";
   if (!averaged.empty())
-    return times + ": a mean over the " + of_axes(averaged) + " where a sum belongs, or one of them alone";
+    return times + ": a mean over the " + names_of(averaged) + " where a sum belongs, or one of them alone";
   return times;
 }
 
@@ -84,7 +84,7 @@ std::string guess(const Findings& findings, const WrongStep& wrong, const WrongG
   if (gradient == nullptr) return "";
   if (!std::isfinite(gradient->apart)) return "it is not finite in one of the two runs, or is not there";
   if (gradient->factor) return guess_by_factor(findings, *gradient->factor);
-  return "a part of it is missing or there twice, as where it is not summed over the " + of_axes(suspects(findings));
+  return "a part of it is missing or there twice, as where it is not summed over the " + names_of(suspects(findings));
 }
 
 std::vector<std::string> names(const std::vector<SimplerRun>& runs) {
@@ -120,8 +120,7 @@ const WrongGradient* first_in_backward(const Findings& findings) {
 std::string described(const CheckedRun& small) {
   const config::RunConfig& config = small.config();
   const auto number = [](std::int64_t value) { return std::to_string(value); };
-  std::string mesh = "pipeline " + number(config.parallel.pipeline) + " x data " + number(config.parallel.data) +
-                     " x tensor " + number(config.parallel.tensor) + (config.sequence_parallel ? " with sequence" : "");
+  std::string mesh = text_of(config.parallel.mesh) + (config.sequence_parallel ? " with sequence" : "");
   std::vector<std::string> parts{config.model.plugin.name, mesh};
   for (const config::PluginChoice* choice :
        {&config.partitioner, &config.scheduler, &config.precision, &config.optimizer})

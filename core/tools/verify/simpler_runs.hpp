@@ -7,19 +7,19 @@
 
 namespace strata::verify {
 
-// What the ranks of a mesh, or the parts of a step, are many of.
-enum class Axis { None, Sequence, Tensor, Pipeline, Data, MicroBatches };
+// How the work of a step is divided: over the ranks of a mesh, or into parts.
+enum class Division { None, Sequence, Tensor, Pipeline, Data, MicroBatches };
 
 struct SimplerRun {
   std::string without;  // "parallel.sequence", "partitioner zero3"
-  Axis axis = Axis::None;
+  Division division = Division::None;
   CheckedRun run;
 };
 
 // Those that the config accepts, of the same model and global batch.
 std::vector<SimplerRun> simpler_runs(const CheckedRun& small);
 
-// How many there are along an axis of the run's; 1 for None.
-std::int64_t extent(const config::RunConfig& config, Axis axis);
+// Returns the number of parts; 1 for None.
+std::int64_t extent(const config::RunConfig& config, Division division);
 
 }  // namespace strata::verify

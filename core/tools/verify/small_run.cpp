@@ -257,7 +257,8 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
     for (const std::int64_t accumulation : {2, 3, 4, 6, 8, 12, 16, 1})
       for (const std::int64_t layers : {2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
         std::vector<std::string> settings = fixed;
-        for (const std::string& size : sizes(config, options, layers, config.parallel.tensor)) settings.push_back(size);
+        for (const std::string& size : sizes(config, options, layers, config.parallel.size(Axis::Tensor)))
+          settings.push_back(size);
         settings.push_back("train.accumulation=" + std::to_string(accumulation));
         try {
           CheckedRun small = check({named.config, with(named, settings), static_cast<int>(mesh * data)});
@@ -291,7 +292,7 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
   Run run = small.run;
   const bool own_way = has_own_way(small);
   if (own_way) parts = config.train.accumulation;
-  run.ranks = own_way ? static_cast<int>(config.parallel.pipeline) : 1;
+  run.ranks = own_way ? static_cast<int>(config.parallel.size(Axis::Pipeline)) : 1;
   // What it does without; equal settings for equal plain runs.
   std::erase_if(run.settings, [&](const std::string& one) {
     const auto is_of = [&](const char* section) { return one.starts_with(section); };

@@ -44,7 +44,7 @@ Bounds bounds_of(const CheckedRun& run) {
   bounds.rounding = std::exp2(own.kind == Kind::Bitwise ? -24 : dtype == at::kHalf ? -11 : -9);
   if (own.kind == Kind::Tolerance) bounds.rounding *= std::max(1.0, own.bound / of_16_bits);
   bounds.tokens = config.train.global_batch * config.model.seq_len;
-  bounds.tensor_ranks = config.parallel.tensor;
+  bounds.tensor_ranks = config.parallel.size(Axis::Tensor);
   for (const config::PluginChoice* choice : config.plugins()) {
     const plugin_host::Equivalence promise = equivalence(run, *choice);
     if (choice != &config.precision && promise.kind == Kind::Tolerance)

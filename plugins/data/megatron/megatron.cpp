@@ -35,14 +35,14 @@ class MegatronSamples final : public Samples {
   }
 
   // A sample's tokens may span several sequences.
-  void read(std::int64_t position, std::int64_t* destination) const override {
+  void read(std::int64_t position, std::int64_t* tokens, std::uint8_t* /*is_target*/) const override {
     index_.check_not_cut();
     auto [entry, offset] = order_.sample_index()[static_cast<std::size_t>(sample(position))];
     for (std::int64_t left = seq_len_ + 1; left > 0; ++entry) {
       const std::int64_t sequence = order_.document_index()[static_cast<std::size_t>(entry)];
       const std::int64_t count = std::min(left, index_.length(sequence) - offset);
-      set_.copy(index_.first_token(sequence) + offset, count, destination);
-      destination += count;
+      set_.copy(index_.first_token(sequence) + offset, count, tokens);
+      tokens += count;
       left -= count;
       offset = 0;
     }

@@ -198,7 +198,7 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
   try {
     for (int rank = 0; rank < ranks; ++rank)
       run->plugins.push_back(std::make_unique<fakes::LoadedPlugin<Communicator>>(
-          subject.make<Communicator>(options, rank, MeshShape{1, ranks, 1})));
+          subject.make<Communicator>(options, rank, MeshShape{{Axis::Data, ranks}})));
   } catch (const UserError&) {
     return false;  // it takes other options
   }

@@ -55,7 +55,8 @@ Backend connect(Communicator& plugin, const c10::intrusive_ptr<c10d::Store>& sto
 // Two ranks that are threads, and a group of both for each operation. Ranks that never come back keep it.
 struct Pair {
   Pair(Subject& subject, std::chrono::milliseconds timeout)
-      : plugins{subject.make<Communicator>({}, 0, {1, 2, 1}), subject.make<Communicator>({}, 1, {1, 2, 1})} {
+      : plugins{subject.make<Communicator>({}, 0, {{Axis::Data, 2}}),
+                subject.make<Communicator>({}, 1, {{Axis::Data, 2}})} {
     require_usable(subject);
     threads.run("connect()", longest, [&](int rank) {
       for (const char* const operation : operations)
@@ -189,7 +190,7 @@ void lost_peer(Subject& subject) {
   require(descriptor >= 0, "the kit cannot make a file at " + file + "; set TMPDIR");
   ::close(descriptor);
   const auto play = [&](int rank) {
-    const auto plugin = subject.make<Communicator>({}, rank, {1, ranks, 1});
+    const auto plugin = subject.make<Communicator>({}, rank, {{Axis::Data, ranks}});
     const auto store = c10::make_intrusive<c10d::FileStore>(file, ranks);
     const Backend world = connect(*plugin, store, rank, ranks, "world", longest);
     start(0, *world)->wait(kNoTimeout);

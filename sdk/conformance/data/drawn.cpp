@@ -113,6 +113,33 @@ class Course {
     }
   }
 
+  // One bit for each token: the same in every range, every time and on every rank.
+  void read_mask() {
+    if (written_.empty()) return;
+    constexpr std::uint8_t untouched = 77;
+    const Written& from = pick();
+    const DataSet& set = draws_.chance(2) ? *from.theirs : *from.set;
+    if (!set.has_mask()) return;
+    const std::int64_t all = std::ssize(from.ids), first = draws_.between(0, all - 1);
+    const std::int64_t count = draws_.between(1, all - first);
+    Mask whole(from.ids.size()), part(static_cast<std::size_t>(count) + 2, untouched);
+    from.set->copy_mask(0, all, whole.data());
+    set.copy_mask(first, count, part.data() + 1);
+    const std::string range = "copy_mask(" + std::to_string(first) + ", " + std::to_string(count) + ") of " +
+                              tokens(all) + (&set == from.theirs.get() ? " on another rank" : "");
+    require(part.front() == untouched && part.back() == untouched, range + " writes outside its destination");
+    for (std::int64_t i = 0; i < count; ++i) {
+      const int found = part[static_cast<std::size_t>(i) + 1], wanted = whole[static_cast<std::size_t>(first + i)];
+      require(found <= 1, range + " gives " + std::to_string(found) + " for token " + std::to_string(first + i) +
+                              "; it must be 1 for a target and 0 for a token that the loss ignores");
+      require(found == wanted, range + " gives " + std::to_string(found) + " for token " + std::to_string(first + i) +
+                                   ", and copy_mask() of the whole row gives " + std::to_string(wanted));
+    }
+    const std::string outside = "copy_mask(" + std::to_string(all) + ", 1) of " + tokens(all);
+    require(throws<Bug>(outside, [&] { set.copy_mask(all, 1, part.data()); }),
+            outside + " is accepted; it must throw Bug");
+  }
+
   void read_outside() {
     if (written_.empty()) return;
     const Written& of = pick();
@@ -233,12 +260,15 @@ class Course {
     const std::set<std::int64_t> known(of.ids.begin(), of.ids.end());
     for (auto asked = draws_.between(1, 20); asked > 0; --asked) {
       const std::int64_t position = draws_.between(0, count - 1);
-      const Ids read = tokens_of(*order, position, request.seq_len);
+      const auto [read, mask] = sample_of(*order, position, request.seq_len);
       const std::string where = what + "position " + std::to_string(position);
       require(std::ranges::all_of(read, [&](std::int64_t id) { return known.contains(id); }),
               where + " holds a token that was not written; a sample is seq_len + 1 tokens of the data");
-      const auto is_same = [&](const Samples& other) {
-        return other.sample(position) == order->sample(position) && tokens_of(other, position, request.seq_len) == read;
+      require(std::ranges::all_of(mask, [](int is_target) { return is_target <= 1; }),
+              where + " has a mask of other numbers than 0 and 1");
+      const auto is_same = [&, &read = read, &mask = mask](const Samples& other) {
+        return other.sample(position) == order->sample(position) &&
+               sample_of(other, position, request.seq_len) == std::pair(read, mask);
       };
       require(is_same(*order) && is_same(*again), where + " gives another sample the second time");
       require(is_same(*far), where + " gives another sample on another rank");
@@ -246,10 +276,13 @@ class Course {
   }
 
  private:
-  static Ids tokens_of(const Samples& order, std::int64_t position, std::int64_t seq_len) {
+  using Mask = std::vector<std::uint8_t>;
+
+  static std::pair<Ids, Mask> sample_of(const Samples& order, std::int64_t position, std::int64_t seq_len) {
     Ids read(static_cast<std::size_t>(seq_len) + 1, -1);
-    order.read(position, read.data());
-    return read;
+    Mask mask(read.size(), 1);
+    order.read(position, read.data(), mask.data());
+    return {read, mask};
   }
 
   Written& pick() {
@@ -270,7 +303,7 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
   std::optional<Instance> plugin, other;
   try {
     plugin.emplace(subject.make<DataSource>(options));
-    other.emplace(subject.make<DataSource>(options, 1, MeshShape{1, 2, 1}));
+    other.emplace(subject.make<DataSource>(options, 1, MeshShape{{Axis::Data, 2}}));
   } catch (const UserError&) {
     return false;  // it takes other options
   }
@@ -279,15 +312,15 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
   const int bits = draws.chance(2) ? static_cast<int>(draws.between(8, 40)) : 0;
   std::string said =
       "options: " + to_string(options) + "; ids of " + (bits == 0 ? "0 to 126" : std::to_string(bits) + " bits") + ";";
-  static const char* const names[] = {" write",  " read",           " read by own order",     " read outside",
-                                      " damage", " cut while open", " read what is not there"};
+  static const char* const names[] = {" write",  " read",           " read by own order",      " read outside",
+                                      " damage", " cut while open", " read what is not there", " read the mask"};
   tell(said += " write");
   if (!course.write(bits)) {
     require(bits > 0 || !options.empty(), "write() refuses ids below 127, which every format can store");
     return false;
   }
   for (auto calls = draws.between(0, 12); calls > 0; --calls) {
-    const std::vector<int> often{1, 0, 1, 2, 2, 3, 4, 4, 5, 6};
+    const std::vector<int> often{1, 0, 1, 2, 2, 3, 4, 4, 5, 6, 7};
     const int call = draws.pick(often);
     tell(said += names[call]);
     if (call == 0) course.write(bits);
@@ -297,6 +330,7 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
     if (call == 4) course.damage();
     if (call == 5) course.cut_while_open();
     if (call == 6) course.read_others();
+    if (call == 7) course.read_mask();
   }
   return true;
 }

@@ -19,7 +19,11 @@ struct Place {
   MeshShape mesh;
 };
 // Pipeline, data, tensor.
-const std::vector<Place> places{{0, {1, 1, 1}}, {1, {1, 2, 1}}, {2, {1, 3, 1}}, {3, {2, 2, 1}}, {5, {2, 2, 2}}};
+const std::vector<Place> places{{0, {}},
+                                {1, {{Axis::Data, 2}}},
+                                {2, {{Axis::Data, 3}}},
+                                {3, {{Axis::Pipeline, 2}, {Axis::Data, 2}}},
+                                {5, {{Axis::Pipeline, 2}, {Axis::Data, 2}, {Axis::Tensor, 2}}}};
 
 std::string text_of(const Place& place) {
   return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.mesh.size());

@@ -91,7 +91,7 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
   std::string said = "options: " + to_string(options);
   try {
     first.emplace(subject.make<LearningRate>(options));
-    other.emplace(subject.make<LearningRate>(options, 1, MeshShape{1, 2, 1}));
+    other.emplace(subject.make<LearningRate>(options, 1, MeshShape{{Axis::Data, 2}}));
     for (auto runs = draws.between(1, 3); runs > 0; --runs) {
       const TrainingRun run = draw_run(draws);
       tell(said += "; " + text_of(run));

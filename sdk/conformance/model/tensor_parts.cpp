@@ -50,7 +50,7 @@ void tensor_parts_agree(const ModelWorld& world) {
   std::vector<std::unique_ptr<fakes::LoadedPlugin<Model>>> models;
   for (int rank = 0; rank < shape.tensor_ranks; ++rank)
     models.push_back(std::make_unique<fakes::LoadedPlugin<Model>>(
-        world.subject.make<Model>(world.options, rank, MeshShape{1, 1, shape.tensor_ranks})));
+        world.subject.make<Model>(world.options, rank, MeshShape{{Axis::Tensor, shape.tensor_ranks}})));
   try {
     fakes::on_ranks(shape.tensor_ranks, [&](CheckedGroup& group) {
       at::set_num_threads(1);

@@ -278,9 +278,10 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
   const int data = static_cast<int>(draws.chance(4) && !is_large ? draws.between(1, 12) : draws.between(1, 4));
   const std::vector<std::pair<int, int>> around{{1, 1}, {2, 1}, {1, 2}, {3, 1}, {2, 2}};
   const auto [pipeline, tensor] = draws.pick(around);
-  world.ranks = {{pipeline, data, tensor},
-                 static_cast<int>(draws.between(0, pipeline - 1)),
-                 static_cast<int>(draws.between(0, tensor - 1))};
+  const auto stage = static_cast<int>(draws.between(0, pipeline - 1));
+  const auto tensor_rank = static_cast<int>(draws.between(0, tensor - 1));
+  world.ranks = {{{Axis::Pipeline, pipeline}, {Axis::Data, data}, {Axis::Tensor, tensor}},
+                 {{Axis::Pipeline, stage}, {Axis::Tensor, tensor_rank}}};
   const auto flats = static_cast<int>(is_large ? draws.between(1, 2) : draws.between(1, 6));
   const bool are_alike = draws.chance(2);
   DTypes dtypes = draws.pick(formats());
@@ -327,11 +328,10 @@ void draw_course(Draws& draws, const Lookahead& lookahead, PartitionWorld& world
 
 std::string to_string(const PartitionWorld& world) {
   const MeshShape& mesh = world.ranks.mesh;
-  std::string text = count(mesh.data, "data-parallel rank");
-  if (mesh.size() > mesh.data)
-    text += " of pipeline stage " + std::to_string(world.ranks.stage) + " and tensor rank " +
-            std::to_string(world.ranks.tensor_rank) + " in a mesh of " + std::to_string(mesh.pipeline) + " x " +
-            std::to_string(mesh.data) + " x " + std::to_string(mesh.tensor);
+  std::string text = count(mesh.size(Axis::Data), "data-parallel rank");
+  if (mesh.size() > mesh.size(Axis::Data))
+    text += " of pipeline stage " + std::to_string(world.ranks.place.at(Axis::Pipeline)) + " and tensor rank " +
+            std::to_string(world.ranks.place.at(Axis::Tensor)) + " in a mesh of " + text_of(mesh);
   text += " with " + to_string(world.options) + "; flat parameters of";
   for (const FlatParameterInfo& info : world.infos) {
     text += (info.id == 0 ? " " : ", ");

@@ -16,7 +16,7 @@ namespace {
 
 using Policy = fakes::LoadedPlugin<PrecisionPolicy>;
 constexpr int patience = 20'000;  // steps in a row that overflow
-constexpr MeshShape two_ranks{1, 2, 1};
+constexpr MeshShape two_ranks{{Axis::Data, 2}};
 
 struct Step {
   double loss_scale = 0.0;  // that the step's loss was multiplied by

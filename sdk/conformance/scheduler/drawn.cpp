@@ -297,7 +297,7 @@ void check_purity(Subject& subject, const Scheduler& scheduler, const SchedulerW
                        larger.layers.back());
   ask(scheduler, larger);
   compare(ask(scheduler, world), "the same instance, asked for a larger pipeline before,");
-  const MeshShape mesh{world.shape.stages, 2, 1};
+  const MeshShape mesh{{Axis::Pipeline, world.shape.stages}, {Axis::Data, 2}};
   for (const int rank : {1, mesh.size() / 2, mesh.size() - 1})
     compare(ask(*subject.make<Scheduler>(world.options, rank, mesh), world),
             "an instance on rank " + std::to_string(rank));
@@ -358,7 +358,8 @@ void drawn_pipelines_are_right(Subject& subject) {
     tell(text_of(world));
     std::optional<fakes::LoadedPlugin<Scheduler>> scheduler;
     try {
-      scheduler.emplace(of.make<Scheduler>(world.options, 0, MeshShape{world.shape.stages, 2, 1}));
+      scheduler.emplace(
+          of.make<Scheduler>(world.options, 0, MeshShape{{Axis::Pipeline, world.shape.stages}, {Axis::Data, 2}}));
     } catch (const UserError&) {
       return false;  // it takes other options
     }

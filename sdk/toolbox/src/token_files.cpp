@@ -83,7 +83,8 @@ void TokenFile::copy(std::int64_t first, std::int64_t count, std::int64_t* desti
   });
 }
 
-TokenFiles::TokenFiles(std::vector<TokenFile> files) : files_(std::move(files)), first_{0} {
+TokenFiles::TokenFiles(std::vector<TokenFile> files, std::vector<TokenFile> masks)
+    : files_(std::move(files)), masks_(std::move(masks)), first_{0} {
   strata_check(!files_.empty(), "TokenFiles: at least one file");
   const TokenType type = files_.front().type();
   for (const TokenFile& file : files_) {
@@ -94,6 +95,19 @@ TokenFiles::TokenFiles(std::vector<TokenFile> files) : files_(std::move(files)),
     }
     first_.push_back(first_.back() + file.token_count());
   }
+  if (masks_.empty()) return;
+  if (masks_.size() != files_.size())
+    throw UserError(Place{masks_.front().path()}, "is one of " + std::to_string(masks_.size()) +
+                                                      " files of a mask, and the tokens are in " +
+                                                      std::to_string(files_.size()) + "; each file has its own mask");
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (masks_[i].token_count() != files_[i].token_count() || masks_[i].type() != TokenType::U8)
+      throw UserError(Place{masks_[i].path()}, "holds " + std::to_string(masks_[i].token_count()) +
+                                                   " numbers of type " + to_string(masks_[i].type()) + ", and " +
+                                                   files_[i].path() + " has " +
+                                                   std::to_string(files_[i].token_count()) +
+                                                   " tokens; a mask has one byte for each token, 1 for a target and 0 "
+                                                   "for a token that the loss ignores");
 }
 
 std::vector<TokenFileInfo> TokenFiles::files() const {
@@ -102,18 +116,41 @@ std::vector<TokenFileInfo> TokenFiles::files() const {
   return infos;
 }
 
-void TokenFiles::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
+template <typename Call>
+void TokenFiles::in_files(std::int64_t first, std::int64_t count, Call call) const {
   strata_check(first >= 0 && count >= 0 && first <= first_.back() - count,
                "TokenFiles::copy: a range outside the row of tokens");
   if (count == 0) return;
   auto file = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), first) - first_.begin()) - 1;
-  for (; count > 0; ++file) {
-    const std::int64_t here = std::min(count, first_[file + 1] - first);
-    files_[file].copy(first - first_[file], here, destination);
-    first += here;
-    count -= here;
-    destination += here;
+  for (std::int64_t done = 0; done < count; ++file) {
+    const std::int64_t here = std::min(count - done, first_[file + 1] - first - done);
+    call(file, first + done - first_[file], here, done);
+    done += here;
   }
+}
+
+void TokenFiles::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
+  in_files(first, count, [&](std::size_t file, std::int64_t from, std::int64_t here, std::int64_t behind) {
+    files_[file].copy(from, here, destination + behind);
+  });
+}
+
+void TokenFiles::copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const {
+  strata_check(has_mask(), "TokenFiles::copy_mask: without a mask");
+  std::vector<std::int64_t> mask;
+  in_files(first, count, [&](std::size_t file, std::int64_t from, std::int64_t here, std::int64_t behind) {
+    mask.resize(static_cast<std::size_t>(here));
+    masks_[file].copy(from, here, mask.data());
+    for (std::int64_t i = 0; i < here; ++i) {
+      const std::int64_t value = mask[static_cast<std::size_t>(i)];
+      if (value > 1)
+        throw UserError(Place{masks_[file].path()}, "byte " + std::to_string(from + i) + " is " +
+                                                        std::to_string(value) +
+                                                        "; a mask holds 1 for a target and 0 "
+                                                        "for a token that the loss ignores");
+      is_target[behind + i] = static_cast<std::uint8_t>(value);
+    }
+  });
 }
 
 bool is_pattern(const std::string& path) {
@@ -174,8 +211,10 @@ std::int64_t RowSamples::sample(std::int64_t position) const {
   return order_[static_cast<std::size_t>(position)];
 }
 
-void RowSamples::read(std::int64_t position, std::int64_t* destination) const {
-  set_.copy(sample(position) % per_epoch_ * seq_len_, seq_len_ + 1, destination);
+void RowSamples::read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const {
+  const std::int64_t first = sample(position) % per_epoch_ * seq_len_;
+  set_.copy(first, seq_len_ + 1, tokens);
+  if (set_.has_mask()) set_.copy_mask(first, seq_len_ + 1, is_target);
 }
 
 }  // namespace strata::toolbox

@@ -42,7 +42,7 @@ class Faulty final : public toolbox::ShardedPartitioner {
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     if (defect_ != "writes_replica") return toolbox::data_parallel_group("shard", mesh);
     GroupSpec alone{"shard", {}}, all{"replicate", {{}}};
-    for (int rank = 0; rank < mesh.data; ++rank) {
+    for (int rank = 0; rank < mesh.size(Axis::Data); ++rank) {
       alone.members.push_back({rank});
       all.members.front().push_back(rank);
     }

@@ -85,7 +85,7 @@ TrainingCheckpoint write_checkpoint(const fs::path& folder) {
   saved.optimizer_updates = 24;
   saved.samples = 56;
   saved.data = {100, 0x0123456789abcdef};
-  saved.layout = {3, 1, 3, 1};
+  saved.layout = {3, {{Axis::Data, 3}}};
   saved.config = {{"train.seed", "3"}, {"data.path", "a \"quoted\" path"}};
   saved.parameters = {{"a.weight", {3, 4}}, {"b|bias", {3}}};
   const std::vector<std::vector<RangeName>> shards{first_shard, second_shard, third_shard};
@@ -239,7 +239,7 @@ TEST_CASE("any range is read from whatever shards hold it") {
   CHECK(saved.updates == 6);
   CHECK(saved.optimizer_updates == 24);
   CHECK(saved.samples == 56);
-  CHECK(saved.layout == SavedLayout{3, 1, 3, 1});
+  CHECK(saved.layout == SavedLayout{3, {{Axis::Data, 3}}});
   CHECK(*saved.setting("data.path") == "a \"quoted\" path");
   CHECK(saved.setting("no.key") == nullptr);
   verify(saved);

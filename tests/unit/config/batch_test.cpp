@@ -11,7 +11,9 @@ namespace {
 using Number = std::optional<std::int64_t>;
 
 ParallelSizes parallel(std::int64_t world, Number pipeline, Number tensor, Number data = {}) {
-  return solve_parallel(world, "--nproc", {pipeline, {"p"}}, {tensor, {"t"}}, {data, {"d"}});
+  return solve_parallel(
+      world, "--nproc",
+      {{Axis::Pipeline, {pipeline, {"p"}}}, {Axis::Tensor, {tensor, {"t"}}}, {Axis::Data, {data, {"d"}}}});
 }
 
 Batch solve(Number micro_batch, Number accumulation, Number global_batch, std::int64_t data = 2) {
@@ -86,9 +88,9 @@ TEST_CASE("Derived values multiply back, for any that divide") {
 }
 
 TEST_CASE("The world is divided exactly") {
-  CHECK(parallel(8, 2, 2).data == 2);
-  CHECK(parallel(3, {}, {}).data == 3);
-  CHECK(parallel(8, 2, 2, 2).data == 2);
+  CHECK(parallel(8, 2, 2).size(Axis::Data) == 2);
+  CHECK(parallel(3, {}, {}).size(Axis::Data) == 3);
+  CHECK(parallel(8, 2, 2, 2).size(Axis::Data) == 2);
   CHECK(error_of([] { parallel(3, 2, 1); }) ==
         "p: parallel: world size 3 (--nproc) cannot be divided by pipeline 2 x tensor 1 = 2, so there is no "
         "data-parallel size; the nearest legal "

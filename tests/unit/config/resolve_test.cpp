@@ -26,7 +26,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.learning_rate.base == 1e-3);
   CHECK(run.learning_rate.plugin.name == "constant");
   CHECK(run.learning_rate.warmup == 0);
-  CHECK(run.parallel.data == 2);
+  CHECK(run.parallel.size(Axis::Data) == 2);
   CHECK(run.partitioner.name == "ddp");
   CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
   CHECK_FALSE(run.recompute.covers(0));

@@ -2,6 +2,7 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -129,6 +130,38 @@ TEST_CASE("a micro-batch holds the sample's tokens and the tokens after them, wh
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("A mask leaves targets out, in every order") {
+  const TemporaryFolder folder;
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 100; ++round) {
+    const auto length = static_cast<std::int64_t>(1 + random() % 9);
+    const auto count = static_cast<std::size_t>(length) + 1 + random() % 200;
+    std::string tokens, mask;
+    Ids row, is_target;
+    for (std::size_t i = 0; i < count; ++i) {
+      row.push_back(static_cast<std::int64_t>(random() % 300));
+      is_target.push_back(static_cast<std::int64_t>(random() % 2));
+      tokens += bytes<std::uint16_t>({static_cast<std::uint16_t>(row.back())});
+      mask += static_cast<char>(is_target.back());
+    }
+    write_file(folder / "tokens.bin", tokens);
+    write_file(folder / "mask.u8", mask);
+    const bool shuffled = random() % 2 == 0;
+    const OrderedSamples samples(
+        open_tokens("nanogpt", folder / "tokens.bin", {{"token_type", "u16"}, {"mask", folder / "mask.u8"}}),
+        shuffled ? strata::config::DataOrder::Shuffled : strata::config::DataOrder::Sequential, {length, 0, 9});
+    std::vector<std::uint8_t> read(static_cast<std::size_t>(length) + 1);
+    Ids ids(read.size());
+    const std::int64_t positions = 2 * samples.count();
+    for (std::int64_t position = 0; position < positions; ++position) {
+      samples.read(position, ids.data(), read.data());
+      const std::int64_t first = samples.sample(position) * length;
+      REQUIRE(std::equal(ids.begin(), ids.end(), row.begin() + first));
+      REQUIRE(std::equal(read.begin(), read.end(), is_target.begin() + first));
     }
   }
 }

@@ -44,7 +44,7 @@ TEST_CASE("an instance sees its name, place and options, and is shut down once")
   LoadedPlugin<Scheduler> loaded(library, {}, 1, {2, 2, 1});
   CHECK(loaded.context().plugin_name() == "scheduler/sequential");
   CHECK(loaded.context().rank() == 1);
-  CHECK(loaded.context().mesh().pipeline == 2);
+  CHECK(loaded.context().mesh().size(Axis::Pipeline) == 2);
   CHECK(loaded.context().logged().empty());
   CHECK(loaded->order({1, 1, 1}, 0).size() == 2);
   LoadedPlugin<Scheduler> moved(std::move(loaded));

@@ -8,15 +8,18 @@ using namespace strata;
 using Catch::Matchers::Contains;
 
 TEST_CASE("the groups of a mesh") {
-  const MeshShape mesh{2, 4, 2};
-  const MeshPlace place = place_of(mesh, rank_of(mesh, {1, 2, 1}));
-  CHECK(runtime::world_request(mesh).members.size() == 16);
-  const runtime::GroupRequest pipeline = runtime::pipeline_request(mesh, place);
+  const MeshShape mesh{{Axis::Pipeline, 2}, {Axis::Data, 4}, {Axis::Tensor, 2}};
+  const MeshPlace place = {{Axis::Pipeline, 1}, {Axis::Data, 2}, {Axis::Tensor, 1}};
+  CHECK(runtime::request_along(mesh, place, "world", axes_without({})).name == "world");
+  const runtime::GroupRequest pipeline = runtime::request_along(mesh, place, "pipeline", {Axis::Pipeline});
   CHECK(pipeline.name == "pipeline[data=2,tensor=1]");
   CHECK(pipeline.members == std::vector<int>{5, 13});
-  const runtime::GroupRequest stage = runtime::stage_request(mesh, place);
+  const runtime::GroupRequest stage = runtime::request_along(mesh, place, "stage", axes_without({Axis::Pipeline}));
   CHECK(stage.name == "stage[pipeline=1]");
   CHECK(stage.members == std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15});
+  const runtime::GroupRequest tie = runtime::request_some(mesh, place, "tie", Axis::Pipeline, {0, 1});
+  CHECK(tie.name == "tie[data=2,tensor=1]");
+  CHECK(tie.members == std::vector<int>{5, 13});
   const runtime::GroupRequest data = runtime::data_parallel_request(mesh, place, {"data", {{0, 1, 2, 3}}});
   CHECK(data.name == "data[pipeline=1,tensor=1]");
   CHECK(data.members == std::vector<int>{9, 11, 13, 15});

@@ -157,7 +157,7 @@ TEST_CASE("what is not compressed is said: where ranks are alone, and where grou
     variant = with(variant, "gradients_on_wire", "int8");
     fakes::PartitionRank rank(library_of(variant), variant.options, ranks, 0, fakes::odd_flat_parameters());
     OfGroupsByThemselves themselves(rank);
-    fakes::LoadedPlugin<Partitioner> partitioner(library_of(variant), variant.options, 0, {1, ranks, 1});
+    fakes::LoadedPlugin<Partitioner> partitioner(library_of(variant), variant.options, 0, {{Axis::Data, ranks}});
     partitioner->attach(by_themselves ? static_cast<PartitionContext&>(themselves) : rank);
     return partitioner.context().logged();
   };

@@ -64,7 +64,7 @@ TEST_CASE("parameters leave the device where the partitioner releases them") {
 
 TEST_CASE("ranks share the layers of a model that says so") {
   config::RunConfig config;
-  config.parallel.tensor = 2;
+  config.parallel.mesh.set(Axis::Tensor, 2);
   CHECK(verdict({Capability::TensorParallel}, {}, {}, config) == allowed);
   CHECK_THAT(verdict({}, {}, {}, config), Contains("parallel.tensor is 2, and model/m does not share its layers") &&
                                               Contains("that declares tensor_parallel"));

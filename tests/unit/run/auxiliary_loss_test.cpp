@@ -164,7 +164,7 @@ TEST_CASE("an auxiliary loss has the gradients and the value of one autograd gra
         engine.export_weights(config / "weights");
         const std::lock_guard lock(mutex);
         results.push_back(result);
-        if (rank.run.session().place().pipeline == 0) all.insert(all.end(), mine.begin(), mine.end());
+        if (rank.run.session().place().at(Axis::Pipeline) == 0) all.insert(all.end(), mine.begin(), mine.end());
       },
       weighed());
   CAPTURE(layout.ranks, layout.settings, some_ignored);

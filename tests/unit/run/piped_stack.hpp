@@ -149,7 +149,7 @@ inline PipedRun run_of_stack(const Config& config, const PipedLayout& layout, co
         std::vector<double> losses, norms, rates;
         std::string checkpoint;
         whole.add(rank, 0);
-        const int half = rank.run.session().place().data;
+        const int half = rank.run.session().place().at(Axis::Data);
         while (rank.engine.steps_done() < steps) {
           std::vector<Batch> batches;
           for (int micro_batch = 0; micro_batch < micro_batches_of_stack; ++micro_batch)

@@ -19,7 +19,9 @@ STRATA_NO_OPTIONS(HalvesOptions)
 class Halves final : public Partitioner {
  public:
   Halves(PluginContext&, const HalvesOptions&) {}
-  std::vector<GroupSpec> groups(const MeshShape& mesh) const override { return {{"all", {{0, mesh.data - 1}}}}; }
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
+    return {{"all", {{0, mesh.size(Axis::Data) - 1}}}};
+  }
   void attach(PartitionContext& context) override {
     rank_ = context.group("all").rank();
     for (FlatParameter* flat : context.flat_parameters()) {

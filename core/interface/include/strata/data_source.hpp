@@ -35,8 +35,9 @@ class STRATA_EXPORT Samples {
   virtual std::int64_t count() const = 0;
   // Returns the number of the sample at `position`. Each number has exactly one position.
   virtual std::int64_t sample(std::int64_t position) const = 0;
-  // Writes the seq_len + 1 tokens of the sample at `position`. Throws as DataSet::copy does.
-  virtual void read(std::int64_t position, std::int64_t* destination) const = 0;
+  // Writes the seq_len + 1 tokens of the sample at `position`, and for each whether it is a target, as
+  // DataSet::copy_mask does; `is_target` holds ones before the call. Throws as DataSet::copy does.
+  virtual void read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const = 0;
 };
 
 // A sequence (row) of token ids stored in files. [any rank]
@@ -50,6 +51,12 @@ class STRATA_EXPORT DataSet {
   // Writes tokens [first, first + count) of the row to `destination`. Blocks. Throws Bug for a range outside the row,
   // EnvironmentError if the disk fails or a file was truncated after it was opened.
   virtual void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const = 0;
+  // True if some tokens are context that the model reads and is not trained to predict, such as the prompts of a
+  // conversation. False unless overridden: every token is a target of the one before it.
+  virtual bool has_mask() const;
+  // Writes for each of the tokens [first, first + count) of the row 1 if it is a target, 0 if the loss ignores it.
+  // Called only if has_mask(). Blocks. Throws as copy() does.
+  virtual void copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const;
   // Returns further counts that `strata data info` prints: {"documents", 12}.
   virtual std::vector<std::pair<std::string, std::int64_t>> facts() const;
   // Returns the order of `data.order: own`, for plugins that declare the capability own_order; otherwise null. The data

@@ -10,8 +10,8 @@
 // Version of the headers in <strata/...>. A plugin loads only if both numbers equal the host's: vectors of these
 // structs and inline functions cross the boundary, so even an appended member breaks compatibility. Every change of the
 // headers raises the minor number; the test interface_layout checks it.
-#define STRATA_ABI_MAJOR 2
-#define STRATA_ABI_MINOR 20
+#define STRATA_ABI_MAJOR 3
+#define STRATA_ABI_MINOR 0
 
 #define STRATA_TEXT_OF_(x) #x
 #define STRATA_TEXT_OF(x) STRATA_TEXT_OF_(x)

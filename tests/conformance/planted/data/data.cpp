@@ -51,11 +51,14 @@ class EveryThird final : public Samples {
     strata_check(position >= 0 && position < count_, "a position outside the order");
     return order_[static_cast<std::size_t>(position)];
   }
-  void read(std::int64_t position, std::int64_t* destination) const override {
+  void read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const override {
     const std::int64_t last = std::exchange(last_, position);
     const bool is_behind = has("reads_on_from_the_last") && position != last && position + 1 < last && count_ > 64;
     const std::int64_t of = sample(is_behind ? position + 1 : position);
-    set_.copy(of % per_epoch_ * request_.seq_len, request_.seq_len + 1, destination);
+    const std::int64_t first = of % per_epoch_ * request_.seq_len;
+    set_.copy(first, request_.seq_len + 1, tokens);
+    if (has("order_without_the_mask_at_times") && reads_++ % 2 == 1) return;
+    set_.copy_mask(first, request_.seq_len + 1, is_target);
   }
 
  private:
@@ -63,7 +66,7 @@ class EveryThird final : public Samples {
   SampleRequest request_;
   std::int64_t per_epoch_ = 0, count_ = 0;
   std::vector<std::int64_t> order_;
-  mutable std::int64_t last_ = 0;
+  mutable std::int64_t last_ = 0, reads_ = 0;
 };
 
 class PlantedDataSet final : public DataSet {
@@ -106,6 +109,21 @@ class PlantedDataSet final : public DataSet {
     last_ = first;
     if (has("writes_one_token_more")) destination[count] = 0;
     for (std::int64_t i = 0; i < count; ++i) destination[i] = token(first + i);
+  }
+
+  // Odd ids are targets.
+  bool has_mask() const override { return true; }
+  void copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const override {
+    const bool inside = first >= 0 && count >= 0 && first <= count_ - count;
+    if (!inside && has("mask_range_not_checked")) return;
+    strata_check(inside, "a range outside the row");
+    if (has("mask_writes_one_more")) is_target[count] = 0;
+    const std::int64_t from = has("mask_begins_with_the_row") ? 0 : first;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t id = token(from + i);
+      is_target[i] = static_cast<std::uint8_t>(has("mask_of_other_numbers") ? id & 3 : id & 1);
+      if (has("mask_of_the_rank") && rank_ > 0) is_target[i] ^= 1;
+    }
   }
 
   std::unique_ptr<Samples> own_order(const SampleRequest& request) const override {

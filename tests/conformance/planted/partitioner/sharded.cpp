@@ -30,10 +30,10 @@ class PlantedPartitioner final : public Partitioner {
   PlantedPartitioner(PluginContext& context, const NoOptions&) : rank_(context.rank()) {}
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    std::vector<int> all(static_cast<std::size_t>(mesh.data));
+    std::vector<int> all(static_cast<std::size_t>(mesh.size(Axis::Data)));
     std::iota(all.begin(), all.end(), 0);
     std::vector<std::vector<int>> members{all};
-    if (has("groups_overlap") && mesh.data == 4) members = {{0, 1, 2}, {2, 3}};
+    if (has("groups_overlap") && mesh.size(Axis::Data) == 4) members = {{0, 1, 2}, {2, 3}};
     if (has("groups_by_rank") && rank_ == 3) members = {{0, 1, 2}, {3}};
     return {{"shard", members}};
   }

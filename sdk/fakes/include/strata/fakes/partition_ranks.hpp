@@ -24,16 +24,16 @@ FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DType
 // one shared by two layers.
 std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes = {});
 
-// Data-parallel ranks of one pipeline stage and tensor rank of a mesh. A number: a mesh with only the data axis.
+// Data-parallel ranks of a mesh that share their indices along the other axes with `place`. A number: a mesh with only
+// the data axis.
 struct DataRanks {
-  DataRanks(int data) : mesh{1, data, 1} {}  // NOLINT(google-explicit-constructor)
-  DataRanks(const MeshShape& shape, int pipeline, int tensor) : mesh(shape), stage(pipeline), tensor_rank(tensor) {}
+  DataRanks(int data) : mesh{{Axis::Data, data}} {}  // NOLINT(google-explicit-constructor)
+  DataRanks(const MeshShape& shape, const MeshPlace& among) : mesh(shape), place(among) {}
   MeshShape mesh;
-  int stage = 0;
-  int tensor_rank = 0;
+  MeshPlace place;
 
-  int size() const { return mesh.data; }
-  int in_the_run(int rank) const { return rank_of(mesh, {stage, rank, tensor_rank}); }
+  int size() const { return mesh.size(Axis::Data); }
+  int in_the_run(int rank) const { return rank_of(mesh, place.with(Axis::Data, rank)); }
 };
 
 // Groups of a partitioner among data-parallel ranks, which are threads.

@@ -46,13 +46,20 @@ class TokenFile {
 // The concatenated tokens of several files.
 class TokenFiles : public DataSet {
  public:
-  // Takes at least one file. Throws UserError if their types differ.
-  explicit TokenFiles(std::vector<TokenFile> files);
+  // Takes at least one file, and no masks or one for each file: as many bytes as the file has tokens, 1 for a target
+  // and 0 for a token that the loss ignores. Throws UserError if the types of the files differ, or a mask does not fit.
+  explicit TokenFiles(std::vector<TokenFile> files, std::vector<TokenFile> masks = {});
   std::vector<TokenFileInfo> files() const override;
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const override;
+  bool has_mask() const override { return !masks_.empty(); }
+  void copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const override;
 
  private:
-  std::vector<TokenFile> files_;
+  // Calls call(file, first, count, behind) for the part of each file in a range of the row; `behind`: tokens before it.
+  template <typename Call>
+  void in_files(std::int64_t first, std::int64_t count, Call call) const;
+
+  std::vector<TokenFile> files_, masks_;
   std::vector<std::int64_t> first_;  // position of each file's first token in the row, and the row's length
 };
 
@@ -81,7 +88,7 @@ class RowSamples final : public Samples {
   RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order);
   std::int64_t count() const override { return static_cast<std::int64_t>(order_.size()); }
   std::int64_t sample(std::int64_t position) const override;
-  void read(std::int64_t position, std::int64_t* destination) const override;
+  void read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const override;
 
  private:
   const DataSet& set_;
