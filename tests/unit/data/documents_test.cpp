@@ -146,3 +146,38 @@ TEST_CASE("what a sample of one document cannot be made of") {
   CHECK(separate(file_of(folder, {3, 0}), 1'000'000, 0).count() == 1);  // shorter than a window
   CHECK_THROWS_AS(separate(file, 4, 0, DataOrder::Own), strata::Bug);
 }
+
+TEST_CASE("Documents of a masked file: pieces without a target are left out") {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 200; ++round) {
+    const TemporaryFolder folder;
+    const auto seq_len = static_cast<std::int64_t>(1 + random() % 7);
+    Ids row{3, 4};
+    for (std::uint64_t token = 0, count = random() % 80; token < count; ++token)
+      row.push_back(static_cast<std::int64_t>(random() % 6));
+    row.push_back(0);
+    std::string mask{0, 1};
+    for (std::size_t token = 2; token < row.size(); ++token) mask += static_cast<char>(random() % 4 == 0);
+    write_file(folder / "mask.u8", mask);
+    // The rule of documents on the row and on its mask, each behind the same ends.
+    std::vector<Sample> wanted;
+    std::int64_t begin = 0;
+    for (std::int64_t at = 0; at < std::ssize(row); ++at) {
+      if (row[static_cast<std::size_t>(at)] != 0) continue;
+      for (std::int64_t first = begin; first < at; first += seq_len) {
+        Sample sample;
+        for (std::int64_t token = first; token < first + seq_len; ++token) {
+          const auto next = static_cast<std::size_t>(token) + 1;
+          sample.inputs.push_back(token <= at ? row[next - 1] : 0);
+          sample.targets.push_back(token < at && mask[next] != 0 ? row[next] : -100);
+        }
+        if (std::ranges::count(sample.targets, -100) < seq_len) wanted.push_back(sample);
+      }
+      begin = at + 1;
+    }
+    const strata::fakes::OptionTexts options{{"token_type", "u16"}, {"mask", folder / "mask.u8"}};
+    INFO("seq_len " << seq_len << ", " << row.size() << " tokens, round " << round);
+    REQUIRE(read({open_tokens("nanogpt", file_of(folder, row), options), DataOrder::Sequential, {seq_len, 0, 1}, 0}) ==
+            wanted);
+  }
+}

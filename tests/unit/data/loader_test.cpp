@@ -163,5 +163,15 @@ TEST_CASE("A mask leaves targets out, in every order") {
       REQUIRE(std::equal(ids.begin(), ids.end(), row.begin() + first));
       REQUIRE(std::equal(read.begin(), read.end(), is_target.begin() + first));
     }
+    const Loader loader(
+        {open_tokens("nanogpt", folder / "tokens.bin", {{"token_type", "u16"}, {"mask", folder / "mask.u8"}}),
+         strata::config::DataOrder::Sequential,
+         {length, 0, 9}},
+        BatchPlan{});
+    const TokenBatch batch = loader.micro_batch(0, 0, 0);
+    for (std::int64_t token = 0; token < length; ++token) {
+      const auto next = static_cast<std::size_t>(token) + 1;
+      REQUIRE(batch.targets.const_data_ptr<std::int64_t>()[token] == (is_target[next] == 1 ? row[next] : -100));
+    }
   }
 }
