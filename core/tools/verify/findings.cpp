@@ -119,8 +119,7 @@ const WrongGradient* first_in_backward(const Findings& findings) {
 
 std::string described(const CheckedRun& small) {
   const config::RunConfig& config = small.config();
-  const auto number = [](std::int64_t value) { return std::to_string(value); };
-  std::string mesh = text_of(config.parallel.mesh) + (config.sequence_parallel ? " with sequence" : "");
+  const std::string mesh = text_of(config.parallel.mesh) + (config.sequence_parallel ? " with sequence" : "");
   std::vector<std::string> parts{config.model.plugin.name, mesh};
   for (const config::PluginChoice* choice :
        {&config.partitioner, &config.scheduler, &config.precision, &config.optimizer})

@@ -56,7 +56,7 @@ TrainingCheckpoint save_small(const std::filesystem::path& folder, std::int64_t 
   std::filesystem::create_directories(folder);
   TrainingCheckpoint saved;
   saved.folder = folder;
-  saved.layout = {ranks, {{Axis::Data, ranks}}};
+  saved.layout = {ranks, {{Axis::Data, static_cast<int>(ranks)}}};
   saved.parameters = {{"weight", {ranks}}};
   std::vector<SafetensorsFile> headers;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {

@@ -202,13 +202,11 @@ TEST_CASE("a .idx or .bin file cut while it is in use is an error and not the en
     files.write(folder / "a");
     const OrderedSamples samples = own_order("megatron", folder / "a", {3, 0, 1});
     std::filesystem::resize_file(folder / name, 2);
-    Ids ids(4);
-    CHECK_THAT(error_of<EnvironmentError>([&] { samples.read(0, ids.data()); }), Contains(name) && Contains("was cut"));
+    CHECK_THAT(error_of<EnvironmentError>([&] { sample_at(samples, 0); }), Contains(name) && Contains("was cut"));
   }
   files.write(folder / "a");
   const OrderedSamples samples = own_order("megatron", folder / "a", {3, 0, 1});
-  Ids ids(4);
-  CHECK_THAT(error_of<UserError>([&] { samples.read(samples.count(), ids.data()); }), Contains("raise train.steps"));
+  CHECK_THAT(error_of<UserError>([&] { sample_at(samples, samples.count()); }), Contains("raise train.steps"));
 }
 
 namespace {
@@ -248,8 +246,7 @@ void use(const std::string& format, const std::string& path, std::mt19937& rando
   if (format == "megatron") {
     const auto wanted = static_cast<std::int64_t>(random() % 3 == 0 ? random() % 50 : 0);
     const OrderedSamples samples = own_order(format, path, {seq_len, wanted, random()});
-    Ids ids(static_cast<std::size_t>(seq_len) + 1);
-    for (std::int64_t i = 0; i < samples.count(); ++i) samples.read(i, ids.data());
+    for (std::int64_t i = 0; i < samples.count(); ++i) sample_at(samples, i);
   }
   if (random() % 4 == 0) source.check_vocabulary(static_cast<std::int64_t>(random() % 70'000));
 }

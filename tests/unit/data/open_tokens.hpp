@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "data/samples.hpp"
 
@@ -30,4 +31,13 @@ inline strata::data::TokenSource open_tokens(const std::string& plugin, const st
 inline strata::data::OrderedSamples own_order(const std::string& plugin, const std::string& path,
                                               const strata::SampleRequest& request) {
   return {open_tokens(plugin, path), strata::config::DataOrder::Own, request};
+}
+
+// Returns the tokens of a sample, and for each 1 if it is a target.
+inline std::pair<std::vector<std::int64_t>, std::vector<std::uint8_t>> sample_at(
+    const strata::data::OrderedSamples& samples, std::int64_t position) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(samples.seq_len()) + 1);
+  std::vector<std::uint8_t> is_target(tokens.size());
+  samples.read(position, tokens.data(), is_target.data());
+  return {tokens, is_target};
 }

@@ -41,7 +41,7 @@ TEST_CASE("options are those of a config: defaults, and texts that keep the sche
 
 TEST_CASE("an instance sees its name, place and options, and is shut down once") {
   const PluginLibrary library(sequential);
-  LoadedPlugin<Scheduler> loaded(library, {}, 1, {2, 2, 1});
+  LoadedPlugin<Scheduler> loaded(library, {}, 1, {{Axis::Pipeline, 2}, {Axis::Data, 2}});
   CHECK(loaded.context().plugin_name() == "scheduler/sequential");
   CHECK(loaded.context().rank() == 1);
   CHECK(loaded.context().mesh().size(Axis::Pipeline) == 2);

@@ -34,5 +34,5 @@ TEST_CASE("Ranks along axes") {
   CHECK(ranks_along(shape, place, {Axis::Data}) == std::vector<int>{7, 9, 11});
   CHECK(ranks_along(shape, place, {Axis::Tensor, Axis::Pipeline}) == std::vector<int>{2, 3, 8, 9});
   CHECK(ranks_along(shape, place, axes_without({})).size() == 12);
-  CHECK(axes_without({Axis::Data}) == std::vector<Axis>{Axis::Pipeline, Axis::Tensor});
+  CHECK((axes_without({Axis::Data}) == std::vector{Axis::Pipeline, Axis::Tensor}));
 }

@@ -32,8 +32,8 @@ inline Variant with(Variant variant, const std::string& name, const std::string&
 // What the user is told of it with options of these values, before any group is made; empty: nothing.
 inline std::string refusal(const Variant& variant, const strata::OptionValues& values, int ranks) {
   try {
-    strata::fakes::FakePluginContext context("partitioner/" + variant.plugin, values, 0, {{Axis::Data, ranks}});
-    library_of(variant).make<strata::Partitioner>(context)->groups({{Axis::Data, ranks}});
+    strata::fakes::FakePluginContext context("partitioner/" + variant.plugin, values, 0, {{strata::Axis::Data, ranks}});
+    library_of(variant).make<strata::Partitioner>(context)->groups({{strata::Axis::Data, ranks}});
   } catch (const strata::UserError& error) {
     return error.what();
   }
