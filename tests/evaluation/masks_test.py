@@ -102,8 +102,9 @@ def test_a_mask_and_its_complement(masks):
 
 
 def test_a_step_without_a_target(masks):
-    losses, norms = masks.train(2, ["train.micro_batch=6", masks.mask([0] * TOKENS, "none")])
-    assert losses == [0.0] * STEPS and norms == [0.0] * STEPS
+    none = masks.mask([0] * TOKENS, "none")
+    check_refused(masks.run([none]), "every target of this step", "documents: separate")
+    check_refused(masks.run([none, "data.documents=separate", "data.document_end=1"]), "nothing to predict")
 
 
 def test_a_resume_keeps_the_mask(masks):
