@@ -1,6 +1,7 @@
 #include "text/terminal_output.hpp"
 
 #include <cerrno>
+#include <cstdlib>
 #include <iostream>
 #include <streambuf>
 #include <string>
@@ -13,7 +14,14 @@ namespace {
 
 constexpr std::string_view to_clear_line = "\r\033[K";
 
-// Passes printable text on to another buffer.
+// True of a line that gloo logs by itself, "[/path/gloo/transport/tcp/file.cc:9] ERROR ...": what it says comes as an
+// error too, and gloo's own least level, ERROR, cannot be switched off.
+bool is_log_of_gloo(std::string_view piece) {
+  return piece.starts_with("[/") && piece.substr(0, piece.find(']')).find("/gloo/") != std::string_view::npos &&
+         std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr;
+}
+
+// Passes printable text on to another buffer, without what libraries log.
 class TerminalOutput final : public std::streambuf {
  public:
   explicit TerminalOutput(std::streambuf* out) : out_(out) {}
@@ -23,6 +31,7 @@ class TerminalOutput final : public std::streambuf {
 
  protected:
   std::streamsize xsputn(const char* bytes, std::streamsize count) override {
+    if (is_log_of_gloo({bytes, static_cast<std::size_t>(count)})) return count;
     const bool written = put(printable_.add({bytes, static_cast<std::size_t>(count)}));
     return written ? count : 0;
   }

@@ -4,8 +4,8 @@
 
 namespace strata::text {
 
-// Makes std::cout, std::cerr and std::clog write printable text only. For the beginning of main(); lasts to the end of
-// the process.
+// Makes std::cout, std::cerr and std::clog write printable text only, and leave out the lines that gloo logs by itself
+// unless TORCH_CPP_LOG_LEVEL is set. For the beginning of main(); lasts to the end of the process.
 void print_only_what_is_printable();
 
 // Returns to the beginning of the terminal's line and clears it: the only control sequence that Strata writes.

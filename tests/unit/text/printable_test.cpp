@@ -1,5 +1,6 @@
 #include "text/printable.hpp"
 
+#include <iostream>
 #include <sstream>
 
 #include "catch.hpp"
@@ -52,4 +53,14 @@ TEST_CASE("the line of a terminal is cleared by one command") {
   std::ostringstream out;
   out << clear_line << "x";
   CHECK(out.str() == "\r\033[Kx");
+}
+
+TEST_CASE("what gloo logs by itself is left out") {
+  std::ostringstream shown;
+  std::streambuf* const before = std::cerr.rdbuf(shown.rdbuf());
+  print_only_what_is_printable();
+  std::cerr << std::string("[/pytorch/third_party/gloo/gloo/transport/tcp/debug_logger.cc:9] ERROR failed to connect\n")
+            << std::string("[/data/gloo.txt] is missing; [/gloo/] too\n") << "[rank 1] /gloo/ is a folder\n";
+  std::cerr.rdbuf(before);
+  CHECK(shown.str() == "[/data/gloo.txt] is missing; [/gloo/] too\n[rank 1] /gloo/ is a folder\n");
 }
