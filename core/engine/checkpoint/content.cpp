@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "step/random_state.hpp"
+#include "interface/src/split_mix.hpp"
 
 namespace strata::checkpoint {
 
@@ -40,7 +40,7 @@ void add_sample(Checksum& sum, const data::InputFile& file, std::uint64_t begin,
   }
   std::vector<char> buffer(sample_block);
   for (std::uint64_t block = 0; block < sample.blocks; ++block)
-    add_bytes(sum, file, begin + (block == 0 ? 0 : runtime::mix(block) % (bytes - sample_block + 1)), sample_block,
+    add_bytes(sum, file, begin + (block == 0 ? 0 : split_mix(block) % (bytes - sample_block + 1)), sample_block,
               buffer);
 }
 

@@ -5,27 +5,21 @@
 #include <algorithm>
 #include <bit>
 
+#include "interface/src/split_mix.hpp"
 #include "plugins/plugin_call.hpp"
 
 namespace strata::data {
 namespace {
 
-constexpr std::uint64_t golden = 0x9E3779B97F4A7C15ULL;
 constexpr int rounds = 6;
-
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
 
 std::uint64_t feistel(std::uint64_t value, std::uint64_t key, int half_bits) {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   std::uint64_t left = value >> half_bits;
   std::uint64_t right = value & mask;
   for (int i = 0; i < rounds; ++i) {
-    const std::uint64_t round_key = key + golden * static_cast<std::uint64_t>(i + 1);
-    const std::uint64_t next = left ^ (mix(round_key ^ right) >> (64 - half_bits));
+    const std::uint64_t round_key = key + golden_ratio * static_cast<std::uint64_t>(i + 1);
+    const std::uint64_t next = left ^ (mix_bits(round_key ^ right) >> (64 - half_bits));
     left = right;
     right = next;
   }
@@ -46,7 +40,7 @@ std::int64_t SampleOrder::sample(std::int64_t position) const {
   const std::int64_t index = position % samples_;
   if (!seed_) return index;
   const auto epoch = static_cast<std::uint64_t>(position / samples_);
-  const std::uint64_t key = mix(mix(*seed_) + golden * epoch);
+  const std::uint64_t key = mix_bits(mix_bits(*seed_) + golden_ratio * epoch);
   // A permutation's cycle through `index` returns to it, so the walk ends at the latest there.
   auto value = static_cast<std::uint64_t>(index);
   do {

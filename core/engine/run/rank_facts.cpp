@@ -14,7 +14,7 @@
 #include "checkpoint/content.hpp"
 #include "config/keys.hpp"
 #include "data/file.hpp"
-#include "step/random_state.hpp"
+#include "interface/src/split_mix.hpp"
 
 namespace strata::runtime {
 
@@ -77,8 +77,9 @@ std::uint64_t order_of(const data::OrderedSamples& samples) {
   std::vector<std::uint8_t> is_target(sample.size());
   const std::int64_t count = samples.count();
   for (std::int64_t i = 0; i < std::min(drawn, count); ++i) {
-    samples.read(static_cast<std::int64_t>(mix(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(count)),
-                 sample.data(), is_target.data());
+    samples.read(
+        static_cast<std::int64_t>(split_mix(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(count)),
+        sample.data(), is_target.data());
     sum.add(sample.data(), sample.size() * sizeof(std::int64_t));
     sum.add(is_target.data(), is_target.size());
   }
@@ -133,7 +134,8 @@ std::uint64_t content_of(const data::TokenSource& source) {
     return sum.value();
   }
   for (std::int64_t i = 0; i < blocks; ++i)
-    add(static_cast<std::int64_t>(mix(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(count - block + 1)),
+    add(static_cast<std::int64_t>(split_mix(static_cast<std::uint64_t>(i)) %
+                                  static_cast<std::uint64_t>(count - block + 1)),
         block);
   return sum.value();
 }

@@ -7,22 +7,16 @@
 #include <atomic>
 #include <utility>
 
+#include "interface/src/split_mix.hpp"
+
 namespace strata::state {
 
 namespace {
 
-// Mixes as SplitMix64's output function does (Steele et al., 2014).
-inline std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31);
-}
-
 template <typename Bits>
 [[gnu::always_inline]] inline std::uint64_t sum_of_all(const Bits* bits, std::int64_t elements, std::int64_t place) {
-  constexpr std::uint64_t step = 0x9E3779B97F4A7C15U;
-  std::uint64_t sum = 0, at = static_cast<std::uint64_t>(place) * step;
-  for (std::int64_t i = 0; i < elements; ++i, at += step) sum += mixed(bits[i] + at);
+  std::uint64_t sum = 0, at = static_cast<std::uint64_t>(place) * golden_ratio;
+  for (std::int64_t i = 0; i < elements; ++i, at += golden_ratio) sum += mix_bits(bits[i] + at);
   return sum;
 }
 

@@ -5,19 +5,14 @@
 
 #include <mutex>
 
-namespace strata::runtime {
+#include "interface/src/split_mix.hpp"
 
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
+namespace strata::runtime {
 
 namespace {
 std::uint64_t mixed(std::uint64_t seed, std::initializer_list<std::int64_t> parts) {
-  std::uint64_t value = mix(seed);
-  for (const std::int64_t part : parts) value = mix(value ^ static_cast<std::uint64_t>(part));
+  std::uint64_t value = split_mix(seed);
+  for (const std::int64_t part : parts) value = split_mix(value ^ static_cast<std::uint64_t>(part));
   return value;
 }
 }  // namespace

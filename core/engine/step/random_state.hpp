@@ -6,9 +6,6 @@
 
 namespace strata::runtime {
 
-// Mixes bits by SplitMix64's finalizer (Steele, Lea, Flood 2014): every input bit affects every output bit.
-std::uint64_t mix(std::uint64_t x);
-
 // Returns MicroBatch::random_key.
 at::Tensor random_key(at::Device device, std::uint64_t seed, std::int64_t step, int layer);
 

@@ -4,6 +4,7 @@
 
 #include "group/group_plan.hpp"
 #include "group/numbers.hpp"
+#include "interface/src/split_mix.hpp"
 #include "step/session.hpp"
 
 namespace strata::runtime {
@@ -52,7 +53,7 @@ void Session::connect_ties(GroupProvider& groups, const std::vector<Slice>& slic
     for (const Slice& slice : slices) {
       if (slice.flat != &flat || slice.begin == slice.end) continue;
       for (const std::int64_t border : {slice.begin, slice.end})
-        cuts = (cuts + static_cast<std::uint64_t>(border) + 1) * 0x9E3779B97F4A7C15U;
+        cuts = (cuts + static_cast<std::uint64_t>(border) + 1) * golden_ratio;
     }
     const auto mine = static_cast<std::int64_t>(cuts);
     for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))

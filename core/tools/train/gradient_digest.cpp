@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "step/random_state.hpp"
+#include "interface/src/split_mix.hpp"
 
 namespace strata::report {
 
@@ -21,8 +21,7 @@ at::Tensor make_signs() {
   const at::Tensor signs = at::empty({2 * period}, at::kDouble);
   double* const values = signs.mutable_data_ptr<double>();
   for (std::int64_t place = 0; place < 2 * period; ++place)
-    values[place] =
-        (runtime::mix(static_cast<std::uint64_t>(place % period) * 0x9E3779B97F4A7C15U) & 1) != 0 ? 1.0 : -1.0;
+    values[place] = (split_mix(static_cast<std::uint64_t>(place % period) * golden_ratio) & 1) != 0 ? 1.0 : -1.0;
   return signs;
 }
 
