@@ -13,6 +13,7 @@ import loaded_programs
 import pytest
 from commands import check_printable
 from place import build_folder
+from pseudo_terminal import open_terminal
 
 TITLE = "\x1b]0;owned\x07\x9b2J\x7f"              # ESC, BEL, a C1 character and DEL
 ESCAPED = re.compile(r"\\u001b\]0;owned\\u0007")
@@ -222,7 +223,7 @@ def test_each_key(terminal):
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_help_fits_the_terminal(strata, columns):
     """Descriptions of options are broken at its width."""
-    main, terminal = os.openpty()
+    main, terminal = open_terminal()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with subprocess.Popen([strata, "train", "--help"], stdout=terminal, stderr=terminal) as process:
         os.close(terminal)

@@ -1,6 +1,5 @@
 """A tiny config in a folder of its own, and commands run there."""
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -9,6 +8,7 @@ import time
 import pytest
 from commands import run, told
 from engine import TINY_MODELS
+from pseudo_terminal import open_terminal
 
 DEADLINE = 120
 
@@ -36,7 +36,7 @@ class Program:
 
     def on_terminal(self, *arguments, environment=(), signalled=None):
         """Everything that a terminal gets; with `signalled`, SIGINT is sent when that is seen."""
-        ours, theirs = pty.openpty()
+        ours, theirs = open_terminal()
         started = subprocess.Popen([self.strata, *arguments], env={**self.environment, **dict(environment)}, stdin=subprocess.DEVNULL,
                                    stdout=theirs, stderr=theirs, cwd=self.folder, start_new_session=True)
         os.close(theirs)

@@ -1,17 +1,7 @@
-"""What `strata` writes on a terminal; skipped where there is none to be had."""
-import os
+"""What `strata` writes on a terminal."""
 import re
 
 import pytest
-
-
-@pytest.fixture(scope="module", autouse=True)
-def terminal():
-    try:
-        for end in os.openpty():
-            os.close(end)
-    except OSError as error:
-        pytest.skip(f"there is no terminal to be had here: {error}")
 
 
 def test_pipes_of_mpirun(shell):
