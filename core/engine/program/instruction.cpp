@@ -23,7 +23,7 @@ bool computes_backward(Op op) {
 Moved moved_by(const Instruction& movement) {
   if (movement.category == Category::Activation)
     return {movement.category, movement.layer, false, movement.input_buffer};
-  return {movement.category, movement.flat_parameter, movement.kept, movement.part};
+  return {movement.category, movement.flat_parameter, movement.kept(), movement.part};
 }
 
 std::string to_string(Op op) {
@@ -81,8 +81,8 @@ std::string to_string(const Instruction& instruction) {
     text += (is_send(op) ? " to stage " : " from stage ") + std::to_string(instruction.peer_stage);
   }
   if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
-  if (instruction.late) text += " late";
-  if (instruction.kept) text += " kept";
+  if (instruction.late()) text += " late";
+  if (instruction.kept()) text += " kept";
   if (is_movement(op)) text += " " + std::string(to_string(instruction.category));
   if (instruction.input_buffer >= 0) text += " buffer " + std::to_string(instruction.input_buffer);
   if (instruction.part > 0) text += " part " + std::to_string(instruction.part);

@@ -56,6 +56,13 @@ enum class Op {
   Drop,   // free the copy
 };
 
+// Gradient by which an update is made.
+enum class UpdatedBy {
+  ThisStep,  // gradient of the step that the update stands in
+  LastStep,  // gradient that the last step left in place; skipped if no step came before, or its update has been made
+  Kept,      // copy of the last step's gradient
+};
+
 // Fields that an operation does not use have their defaults.
 struct Instruction {
   Op op = Op::Forward;
@@ -67,6 +74,7 @@ struct Instruction {
   Phase phase = Phase::Forward;  // Prefetch and Gather: the first use; Release: the last use
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last
   bool last = false;
+  bool evaluates = false;  // Forward, SendActivation: no backward follows
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
   int input_buffer = -1;   // buffer of that input, among its layer's, while it is away; -1: it stays on the device
   int round = -1;          // Measure, SumStatistics, Update: see Optimizer
@@ -74,13 +82,15 @@ struct Instruction {
   bool contents = false;                    // Fetch
   bool changed = false;                     // Store
   bool ahead = false;                       // may run at the end of the previous step: see look_ahead() in passes.hpp
-  int part = 0;       // Update, and Fetch to Settle of the state: one of FlatParameterSize::update_parts
-  bool late = false;  // Measure, SumStatistics, Update, Publish: for the previous step, by its gradient
-  bool kept = false;  // Measure, Update: by the previous step's kept gradient; Fetch to Settle: that gradient
+  int part = 0;  // Update, and Fetch to Settle of the state: one of FlatParameterSize::update_parts
+  // Measure, SumStatistics, Update and Publish of an update; Kept also in Fetch to Settle of the kept gradient.
+  UpdatedBy by = UpdatedBy::ThisStep;
   // Number of this step's updates in the values: of Forward, Backward and BackwardInput in the values they compute
   // with; of Stash, Bind and Drop in their copy; of Measure and Update before their own.
   int version = 0;
 
+  bool late() const { return by == UpdatedBy::LastStep; }
+  bool kept() const { return by == UpdatedBy::Kept; }
   bool operator==(const Instruction&) const = default;
 };
 

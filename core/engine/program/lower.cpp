@@ -156,21 +156,31 @@ LookAhead look_ahead(const StepPlan& plan) {
 
 namespace {
 
+UpdatePlan plan_updates(const LayerOptions& layers, const std::vector<int>& parameters, int within_step,
+                        bool looks_ahead) {
+  const auto all = [&](UpdatePlace place) { return all_updates(place, parameters, layers.sums_of_round); };
+  if (within_step > 0) return all(UpdatePlace::WithinStep);
+  if (looks_ahead) return all(UpdatePlace::BeforeNorm);
+  if (layers.policy == config::StepPolicy::Delayed) return all(UpdatePlace::AfterUse);
+  if (layers.defers_updates)
+    return deferred_updates(parameters, layers.sums_of_round, layers.parameters, layers.updates_at_end);
+  UpdatePlan updates = all(UpdatePlace::AtEnd);
+  updates.averages = layers.policy == config::StepPolicy::Local;
+  return updates;
+}
+
 // Before anything moves between memory tiers.
 Program lower_step(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
   LookAhead ahead{std::vector<std::size_t>(plan.orders.size(), 0)};
   if (layers.policy == config::StepPolicy::Speculative) ahead = look_ahead(plan);
   Program program = join(lower_to_communication(plan.orders, plan.placement, layers.recompute, stage, ahead.actions),
                          layers.parameters, lookahead);
-  const int updates = updates_within_step(plan.orders);
-  program = add_reduction(program, layers.parameters, updates);
-  program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
-  if (updates > 0) program = add_versions(program, layers.parameters);
-  if (layers.policy == config::StepPolicy::Local) program = synchronize(program);
-  if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program, layers.parameters);
-  if (layers.defers_updates) program = defer_updates(program, layers.parameters, layers.updates_at_end);
-  if (ahead.any()) program = speculate(program);
-  return program;
+  const int within_step = updates_within_step(plan.orders);
+  const UpdatePlan updates =
+      plan_updates(layers, updated_parameters(program, layers.parameters), within_step, ahead.any());
+  program = add_reduction(program, layers.parameters, within_step);
+  program = add_end_of_step(program, layers.parameters, layers.replicated, updates);
+  return within_step > 0 ? add_versions(program, layers.parameters) : program;
 }
 
 }  // namespace
@@ -210,6 +220,8 @@ Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const
   const std::vector<std::size_t> nothing_ahead(forwards.size(), 0);
   Program program = join(lower_to_communication(forwards, plan.placement, keep_nothing, stage, nothing_ahead),
                          layers.parameters, lookahead);
+  for (Instruction& instruction : program)
+    instruction.evaluates = instruction.op == Op::Forward || instruction.op == Op::SendActivation;
   program = overlap_movement(add_tiers(program, layers.parameters, {}), layers.parameters, layers.read_ahead);
   validate_residency(program, layers.parameters, lookahead);
   validate_tiers(program, layers.parameters);

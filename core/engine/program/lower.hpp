@@ -34,8 +34,8 @@ struct LayerOptions {
   std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in the same order on all
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: true if it begins with sums
   config::StepPolicy policy = config::StepPolicy::Plain;
-  bool defers_updates = false;  // see defer_updates() in passes.hpp
-  double updates_at_end = 0.0;  // fraction: see defer_updates() in passes.hpp
+  bool defers_updates = false;  // updates BeforeUse, see update_plan.hpp
+  double updates_at_end = 0.0;  // fraction: see deferred_updates()
   std::int64_t read_ahead = 0;  // bytes: see overlap_movement() in passes.hpp
 };
 

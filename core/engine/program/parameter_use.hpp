@@ -59,7 +59,7 @@ struct ParameterUse {
   std::int64_t moved_bytes(const Instruction& movement) const {
     return movement.category == Category::Activation
                ? input_moves.at(static_cast<std::size_t>(movement.layer))
-               : flat_parameter(movement.flat_parameter).moves(movement.category, movement.kept);
+               : flat_parameter(movement.flat_parameter).moves(movement.category, movement.kept());
   }
 };
 

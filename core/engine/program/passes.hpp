@@ -2,6 +2,7 @@
 #pragma once
 #include "program/parameter_use.hpp"
 #include "program/timeline.hpp"
+#include "program/update_plan.hpp"
 
 namespace strata::runtime {
 
@@ -53,7 +54,7 @@ Phase phase_of(const Instruction& compute);
 // Returns the flat parameters whose values a compute instruction reads.
 const std::vector<int>& values_used(const Instruction& compute, const ParameterUse& use);
 
-// ---- Pass 4: gradient reductions and the end of the step (reduction.cpp)
+// ---- Pass 4: gradient reductions (reduction.cpp) and the end of the step (end_of_step.cpp)
 
 // Reduces each trainable flat parameter once per micro-batch: after the last instruction of that micro-batch that
 // writes its gradient, in any layer that uses it. BorrowGradient precedes the first such instruction after the previous
@@ -63,42 +64,28 @@ const std::vector<int>& values_used(const Instruction& compute, const ParameterU
 // accumulated separately.
 Program add_reduction(const Program& program, const ParameterUse& use, int updates = 0);
 
-// Appends the end of the step for the trainable flat parameters: a FinishGradient for each in the order of their last
-// Reduce, a SumReplicas for each of `replicated`, a SquareGradient for each, Norm, the rounds of the optimizer's update
-// and a Publish for each, in the order in which the next step needs them. A round is an Update for each, after a
-// Measure for each and a SumStatistics if `sums_of_round` is true for it.
+// Adds the end of the step for the trainable flat parameters: a FinishGradient for each in the order of their last
+// Reduce, a SumReplicas for each of `replicated`, a SquareGradient for each, and Norm. Each update stands at its place
+// in the plan, see update_plan.hpp. An update is all rounds and a Publish for each parameter, in the order in which the
+// next step needs them; a round is an Update for each, after a Measure for each and a SumStatistics if it has sums.
+// - BeforeUse, AfterUse: in front of the first or behind the last instruction that uses the parameter; AfterUse adds a
+//   Keep behind the SquareGradient.
+// - BeforeNorm: StartNorm, SaveState for each, the update, Norm, RestoreState for each, and the update again, which
+//   runs if the assumption was wrong.
+// - WithinStep: in place of each Update of a chunk, behind the FinishGradient, SumReplicas and SquareGradient of the
+//   chunk's parameters.
 //
-// If chunks update within the step, each Update of a chunk is replaced by these instructions for its flat parameters:
-// FinishGradient, SumReplicas, SquareGradient, the rounds, Publish. The step ends with Norm.
-Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                 const std::vector<bool>& sums_of_round);
+// If replica groups average their weights, a Synchronize precedes each Publish.
+Program add_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                        const UpdatePlan& updates);
+// Returns the updates BeforeUse of a program by themselves, for everything that reads parameters between steps.
+Program pending_updates(const Program& program);
 
-// ---- Pass 5, with `step_policy: delayed`: the update waits for the next step (delay.cpp)
-
-// Moves each update that follows the Norm to the place after the step's last use of its parameter or, if the optimizer
-// needs sums over all of them, before the first FinishGradient. Updates use the gradient kept by the previous step; a
-// Keep follows each SquareGradient. Updates then wait neither for the step's norm nor for its reductions, and their
-// reads from other memory tiers overlap with the backward.
-Program delay_updates(const Program& program, const ParameterUse& use);
-
-// ---- Pass 5 where what an update needs comes from another memory tier: it is made in the next step (defer.cpp)
-
-// Moves the updates that follow the Norm before their parameter's first use in the next step or, if the optimizer
-// needs sums over all of them, before the first use of any. They use the previous step's gradient in its place, so the
-// results are bit-identical, and their reads overlap with the forward: Yue et al. 2025, "GreedySnake"
-// (arXiv:2512.17570), where a fraction of them is deferred. pending_updates() is the program that makes them before
-// anything reads parameters between steps. Updates of about the first `at_end` of the elements stay at the end,
-// because the forward is short: their reads overlap with the backward. If the optimizer needs sums over all, none
-// stays.
-Program defer_updates(const Program& program, const ParameterUse& use, double at_end);
-Program pending_updates(const Program& deferred);
-
-// ---- With `step_policy: speculative`: updates that do not wait for the norm (speculate.cpp)
+// ---- With `step_policy: speculative`: what a stage does before the norm is known (look_ahead.cpp)
 
 // A stage that has ended its step would wait for the norm, and so for the last stage, before it could begin the next
-// step. Its update assumes instead that the norm will neither clip nor skip, and the first forwards of the next step
-// follow before the norm is known. If the assumption was wrong, the update is undone and made again by the norm, and so
-// are those forwards: Qi et al. 2023, "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 4.
+// step. With updates BeforeNorm, the first forwards of the next step follow before the norm is known. If the norm clips
+// or skips, they are discarded and run again.
 
 // Part of a step that runs before the previous step's norm is known, in a simulated run of consecutive steps.
 struct LookAhead {
@@ -111,24 +98,14 @@ struct LookAhead {
 LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
                      const std::function<std::int64_t(const ComputeAction&)>& time_of);
 
-// Changes a program with plain updates: StartNorm in place of Norm, a SaveState for each parameter before the updates,
-// and after them Norm, RestoreState for each and the updates again, which run if the assumption was wrong.
-Program speculate(const Program& program);
-
-// ---- With `step_policy: local`: groups of ranks train by themselves and average their weights now and then
-// (local.cpp)
-
-// Puts a Synchronize before each Publish.
-Program synchronize(const Program& program);
-
-// ---- Pass 6, where chunks update within the step: which values a layer computes with (versions.cpp)
+// ---- Pass 5, where chunks update within the step: which values a layer computes with (versions.cpp)
 
 // Adds Bind before a compute that uses another version of a trainable flat parameter than the compute before; Stash
 // before the update that overwrites a version which is used later, and Drop after its last use. Updates find the newest
 // values bound. Gathered parameters are released before their update and gathered before their next use.
 Program add_versions(const Program& program, const ParameterUse& use);
 
-// ---- Pass 7: buffers that rest on other memory tiers (tiers.cpp)
+// ---- Pass 6: buffers that rest on other memory tiers (tiers.cpp)
 
 // Adds Fetch and Await before, and Store and Settle after the uses of each buffer that moves. A gradient leaves when
 // the next Reduce has started: its FinishGradient moves there, after the last Reduce together with its SquareGradient,
@@ -137,7 +114,7 @@ Program add_versions(const Program& program, const ParameterUse& use);
 // micro-batch that is between the two at once. Adds nothing if nothing moves.
 Program add_tiers(const Program& program, const ParameterUse& use, const std::vector<int>& replicated);
 
-// ---- Pass 8: they move while the step computes (overlap.cpp)
+// ---- Pass 7: they move while the step computes (overlap.cpp)
 
 // Moves each Fetch with contents ahead, to where its buffer is at home and there is room, in the order of uses. Delays
 // a Settle until its room is needed, its buffer is fetched again, a quarter of the step's computations have run, or the

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 namespace strata::runtime {
@@ -27,17 +26,6 @@ Contributions find_contributions(const Program& program, const ParameterUse& use
   for (const auto& [key, unused] : found.last) ++found.micro_batches[key.first];
   return found;
 }
-
-// Flat parameters in the order of their first uses.
-struct FirstUses {
-  std::vector<int> in_order;
-  std::set<int> seen;
-
-  void add(int index) {
-    if (seen.insert(index).second) in_order.push_back(index);
-  }
-  bool have(int index) const { return seen.contains(index); }
-};
 
 }  // namespace
 
@@ -71,65 +59,6 @@ Program add_reduction(const Program& program, const ParameterUse& use, int updat
     }
   };
   return weave(program, before, after);
-}
-
-Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                 const std::vector<bool>& sums_of_round) {
-  FirstUses all;                      // the trainable flat parameters
-  std::map<int, FirstUses> of_chunk;  // those of them that a chunk's layers use
-  for (const Instruction& instruction : program) {
-    if (instruction.op != Op::Forward) continue;
-    for (const int index : use.of_layer(instruction.layer)) {
-      if (!use.flat_parameter(index).trainable) continue;
-      all.add(index);
-      of_chunk[instruction.chunk].add(index);
-    }
-  }
-  Program result;
-  const auto for_each = [&](const std::vector<int>& parameters, Op op, int round = -1, int version = 0) {
-    for (const int index : parameters)
-      result.push_back({.op = op, .flat_parameter = index, .round = round, .version = version});
-  };
-  std::vector<int> reduced;  // for the last time, and not finished yet
-  const auto finish = [&](const FirstUses& parameters) {
-    std::erase_if(reduced, [&](int index) {
-      if (!parameters.have(index)) return false;
-      for_each({index}, Op::FinishGradient);
-      return true;
-    });
-  };
-  const auto update = [&](const std::vector<int>& parameters, int version) {
-    for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
-      if (sums_of_round[static_cast<std::size_t>(round)]) {
-        for_each(parameters, Op::Measure, round, version);
-        result.push_back({.op = Op::SumStatistics, .round = round});
-      }
-      for_each(parameters, Op::Update, round, version);
-    }
-    for_each(parameters, Op::Publish);
-  };
-  std::map<int, int> updates;  // by chunk
-  for (const Instruction& instruction : program) {
-    if (instruction.op == Op::Update) {
-      const FirstUses& parameters = of_chunk[instruction.chunk];
-      finish(parameters);
-      for (const int index : replicated)
-        if (parameters.have(index)) for_each({index}, Op::SumReplicas);
-      for_each(parameters.in_order, Op::SquareGradient);
-      update(parameters.in_order, updates[instruction.chunk]++);
-      continue;
-    }
-    result.push_back(instruction);
-    if (instruction.op == Op::Reduce && instruction.last) reduced.push_back(instruction.flat_parameter);
-  }
-  finish(all);
-  if (updates.empty()) {
-    for_each(replicated, Op::SumReplicas);
-    for_each(all.in_order, Op::SquareGradient);
-  }
-  result.push_back({.op = Op::Norm});
-  if (updates.empty()) update(all.in_order, 0);
-  return result;
 }
 
 }  // namespace strata::runtime

@@ -86,15 +86,18 @@ class Tiers {
   std::vector<Moved> read_by_update(const Instruction& instruction) const {
     const int flat = instruction.flat_parameter;
     if (use_.flat_parameter(flat).updates_at_home) return {};
-    return {{Category::Gradient, flat, instruction.kept},
+    return {{Category::Gradient, flat, instruction.kept()},
             {Category::Optimizer, flat},
             {Category::Parameter, flat}};  // which may be the master
   }
 
   // Of a flat parameter.
   Instruction about(Op op, const Moved& moved) const {
-    return {
-        .op = op, .flat_parameter = moved.owner, .category = moved.category, .part = moved.part, .kept = moved.kept};
+    return {.op = op,
+            .flat_parameter = moved.owner,
+            .category = moved.category,
+            .part = moved.part,
+            .by = moved.kept ? UpdatedBy::Kept : UpdatedBy::ThisStep};
   }
 
   void fetch(const Moved& moved, bool contents = true) {
@@ -192,12 +195,12 @@ class Tiers {
     if (instruction.round + 1 == rounds_) updated_.insert(flat);
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).values_leave) {
       fetch({Category::Parameter, flat});
-      result_.push_back({.op = Op::Publish, .flat_parameter = flat, .late = instruction.late});
+      result_.push_back({.op = Op::Publish, .flat_parameter = flat, .by = instruction.by});
     }
-    store({Category::Gradient, flat, instruction.kept}, false);
+    store({Category::Gradient, flat, instruction.kept()}, false);
     store({Category::Optimizer, flat, false, use_.flat_parameter(flat).update_parts - 1}, true);
     // It is gathered next, and goes home after that.
-    if (instruction.late && instruction.round + 1 == rounds_ && here_.contains({Category::Parameter, flat}))
+    if (instruction.late() && instruction.round + 1 == rounds_ && here_.contains({Category::Parameter, flat}))
       updated_here_.insert(flat);
     else
       store({Category::Parameter, flat}, !use_.flat_parameter(flat).updates_at_home);

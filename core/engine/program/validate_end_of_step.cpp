@@ -20,8 +20,8 @@ class EndOfStepCheck : ProgramCheck {
         synchronizes_(synchronizes),
         summed_(sums_of_round.size(), false) {
     for (const Instruction& instruction : program) {
-      if (instruction.op == Op::Update && instruction.kept) takes_kept_.insert(instruction.flat_parameter);
-      if (instruction.op == Op::Update && instruction.late) late_.insert(instruction.flat_parameter);
+      if (instruction.op == Op::Update && instruction.kept()) takes_kept_.insert(instruction.flat_parameter);
+      if (instruction.op == Op::Update && instruction.late()) late_.insert(instruction.flat_parameter);
       if (instruction.op == Op::Forward)
         for (const int index : use.of_layer(instruction.layer))
           if (use.flat_parameter(index).trainable) parameters_[index] = {};
@@ -75,22 +75,22 @@ class EndOfStepCheck : ProgramCheck {
   // the kept gradient before the norm, or by the one that the step before left before this step's; one of these.
   Parameter& updating(const Instruction& instruction) {
     Parameter& parameter = trainable(instruction);
-    const bool before_norm = instruction.kept || instruction.late || updates_ > 0;
-    require(!instruction.late || !parameter.begun, "the gradient that the step before left is overwritten");
+    const bool before_norm = instruction.kept() || instruction.late() || updates_ > 0;
+    require(!instruction.late() || !parameter.begun, "the gradient that the step before left is overwritten");
     if (started_ && !before_norm) {
       require(normed_ ? parameter.restored : parameter.saved,
               normed_ ? "updated again and not restored" : "updated before the norm is known, and not saved");
     } else {
-      require(normed_ != before_norm, !before_norm       ? "updated before the norm is known"
-                                      : instruction.kept ? "a kept gradient is taken after the norm"
-                                                         : "updated after the norm");
+      require(normed_ != before_norm, !before_norm         ? "updated before the norm is known"
+                                      : instruction.kept() ? "a kept gradient is taken after the norm"
+                                                           : "updated after the norm");
     }
-    require(parameter.squared || instruction.kept || instruction.late || updates_ == 0,
+    require(parameter.squared || instruction.kept() || instruction.late() || updates_ == 0,
             "updated before its gradient is squared");
     require(instruction.version == parameter.updates, "the number of updates before it is wrong");
-    require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
+    require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept(),
             "updated by this step's gradient and by the kept one");
-    parameter.from_kept = instruction.kept;
+    parameter.from_kept = instruction.kept();
     if (!before_norm) ending_ = true;
     return parameter;
   }

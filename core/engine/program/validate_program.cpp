@@ -117,7 +117,7 @@ class ReductionCheck : ProgramCheck {
       // Its update is made once more, by the same gradient.
       if (instruction.op == Op::RestoreState) gradients_[instruction.flat_parameter].ended = true;
       if (instruction.op == Op::Reduce) reduce(instruction);
-      if (instruction.op == Op::Update && !instruction.kept && !instruction.late && instruction.round == 0 &&
+      if (instruction.op == Op::Update && instruction.by == UpdatedBy::ThisStep && instruction.round == 0 &&
           instruction.part == 0)
         update(instruction);
     }

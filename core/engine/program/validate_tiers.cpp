@@ -95,7 +95,7 @@ class TiersCheck : ProgramCheck {
       case Op::Update: {
         const bool at_home = use_.flat_parameter(flat).updates_at_home;
         for (const Category category : {Category::Gradient, Category::Optimizer, Category::Parameter}) {
-          const bool kept = category == Category::Gradient && instruction.kept;
+          const bool kept = category == Category::Gradient && instruction.kept();
           const Moved buffer{category, flat, kept, category == Category::Optimizer ? instruction.part : 0};
           at_home ? rests(buffer) : uses(buffer);
         }

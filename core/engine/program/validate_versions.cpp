@@ -52,7 +52,7 @@ class VersionsCheck : ProgramCheck {
         return;
       case Op::Publish:
         values.changing = false;
-        if (!instruction.late) ++values.updates;  // else it is the update before the step's first values
+        if (!instruction.late()) ++values.updates;  // else it is the update before the step's first values
         return;
       case Op::Stash:
         require(version == values.updates && values.bound == newest && !values.changing,

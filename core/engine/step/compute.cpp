@@ -40,7 +40,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     passage.inputs = ActivationStore::take(activations_.forward, {layer.number, instruction.micro_batch}, "the input");
   }
   const PartTimer timer(times_.forward);
-  const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
+  const c10::AutoGradMode grad_mode(!instruction.recompute && !instruction.evaluates);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   const auto count = [this](LossSums::Index sum, const at::Tensor& loss) {
     if (stage_.tensor != nullptr && stage_.tensor->rank() != 0) return;  // which has the same
@@ -64,7 +64,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     micro_batch_loss_ = output.loss_sum.detach();
     count(LossSums::loss, micro_batch_loss_);
   }
-  if (evaluating_) return;
+  if (instruction.evaluates) return;
   if (layer.number < stage_.first_trainable)
     passage = Passage();  // no backward will ask for it
   else if (!instruction.recompute)

@@ -36,19 +36,21 @@ void Executor::carry_out_and_show(const Instruction& instruction, const StepInpu
 // them count is known over the run with the norm, and corrects the loss scale then: where all do, by exactly 1.
 void Executor::begin(const StepInput& input) {
   times_ = {};
-  if (stage_.own_exchange != nullptr) stage_.own_exchange->begin(input.updates);
+  const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->begin(input.updates);
+  gradients_ = own ? stage_.own_gradients : &summed_gradients_;
   stage_.linear->times() = {};
   loss_scale_ =
       plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_seed_ = at::full({}, loss_scale_ / static_cast<double>(input.tokens),
                         at::TensorOptions().dtype(at::kFloat).device(stage_.store->device()));
-  loss_sums_ = ahead_ ? ahead_->loss_sums : LossSums::zeros(stage_.store->device());
-  ahead_.reset();
+  const auto* const ahead = std::get_if<Ahead>(&left_);
+  loss_sums_ = ahead != nullptr ? ahead->loss_sums : LossSums::zeros(stage_.store->device());
+  if (ahead != nullptr) left_ = {};
   maxima_ = plugin_call(stage_.precision.name, "maxima()", stage_.rank, [&] { return stage_.precision->maxima(); });
   if (maxima_.defined()) maxima_.zero_();
   squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
   measured_round_ = -1;
-  assumed_ = assumed_wrongly_ = false;
+  norm_state_ = NormState::Unknown;
   // Every update of the step takes an equal part of it, all of whose tokens count.
   if (const int updates = stage_.updates_within_step; updates > 0)
     stage_.scalars = {input.learning_rate,
@@ -61,7 +63,7 @@ void Executor::begin(const StepInput& input) {
 
 StepOutcome Executor::finish(const StepInput& input) {
   activations_.finish_transfers();  // those of the next step too, so that it may be forgotten
-  if (!ahead_) activations_.check_empty();
+  if (!std::holds_alternative<Ahead>(left_)) activations_.check_empty();
   loss_seed_ = at::Tensor();
   if (stage_.store->dry_run()) return {};
   at::Tensor totals;
@@ -72,7 +74,7 @@ StepOutcome Executor::finish(const StepInput& input) {
   StepOutcome outcome{MeanLosses::of(numbers + groups)};
   outcome.times = times_;
   outcome.times.tensor = stage_.linear->times();
-  outcome.made_again = assumed_wrongly_;
+  outcome.made_again = norm_state_ == NormState::AssumedWrongly;
   outcome.stopped_by = counted_signal(numbers + groups + LossSums::count);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
   const double updates = std::max(stage_.updates_within_step, 1);
@@ -91,7 +93,7 @@ void Executor::make_pending_updates(const Program& updates) {
     // One at a time, as in a step, whose memory the plan counts: what is being published may hold memory.
     if (instruction.op == Op::Publish) finish_publish(instruction.flat_parameter);
   }
-  pending_ = false;
+  left_ = {};
 }
 
 void Executor::finish_publish(int flat_parameter) {
@@ -103,19 +105,17 @@ void Executor::finish_publish(int flat_parameter) {
 
 void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums) {
   forget_ahead();
-  evaluating_ = true;
   loss_sums_ = sums;
   for (const Instruction& instruction : forwards) carry_out(instruction, input);
   ActivationStore::finish_all(activations_.activation_sends);
   stage_.groups->does("evaluating");
   activations_.check_empty();
   loss_sums_ = at::Tensor();
-  evaluating_ = false;
 }
 
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
   stage_.groups->does(instruction);
-  if (instruction.late && !pending_ && !stage_.store->dry_run()) return;  // no step came before, or its update is made
+  if (instruction.late() && !has_pending_update() && !stage_.store->dry_run()) return;
   switch (instruction.op) {
     case Op::Forward:
       return forward(instruction, input);
@@ -214,16 +214,7 @@ void Executor::borrow_gradient(const Instruction& instruction) {
     parameter.set_gradient_buffer(lent);
     if (gradient.empty) stage_.linear->begin_gradient(parameter);
   });
-  if (!leaves_gradients()) return;
-  OwnGradient& own = stage_.own_gradients.at(instruction.flat_parameter);
-  own.lent.bring(lent);
-  const std::vector<ParameterSpan>& spans = parameter.info().parameters;
-  for (std::size_t i = 0; i < spans.size(); ++i)
-    own.pieces[i].gradient = lent.narrow(0, spans[i].offset, spans[i].elements());
-}
-
-bool Executor::leaves_gradients() const {
-  return stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
+  gradients_->lent(parameter, lent);
 }
 
 void Executor::reduce(const Instruction& instruction) {

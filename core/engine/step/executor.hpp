@@ -9,10 +9,12 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "program/instruction.hpp"
 #include "step/activations.hpp"
+#include "step/gradient_path.hpp"
 #include "step/loss_sums.hpp"
 #include "step/stage.hpp"
 
@@ -64,14 +66,6 @@ struct InstructionTimes {
   std::int64_t waited_for_tensor = 0;  // time waited for collectives of the tensor group, without `waited`
 };
 
-// A final gradient: elements [begin, ...) of this rank's part of a parameter.
-struct FinalGradient {
-  const ParameterSpan* span;
-  std::int64_t begin;
-  BufferRange all;
-  BufferRange counted;  // subrange that this rank counts in the norm of its replica group
-};
-
 class Executor {
  public:
   explicit Executor(StageState& stage) : stage_(stage) {}
@@ -86,7 +80,7 @@ class Executor {
 
   // True if the last step's deferred update is pending; make_pending_updates() makes it. [collective] over the
   // run
-  bool has_pending_update() const { return pending_; }
+  bool has_pending_update() const { return std::holds_alternative<PendingUpdates>(left_); }
   void make_pending_updates(const Program& updates);
 
   // Waits for the end of a publish(). If the values of a flat parameter stay gathered, publish() may still be sending
@@ -139,8 +133,6 @@ class Executor {
   void borrow_gradient(const Instruction& instruction);
   void reduce(const Instruction& instruction);
   void finish_gradient(int flat_parameter);
-  bool leaves_gradients() const;
-  std::vector<FinalGradient> final_gradients(int flat_parameter, bool kept = false);
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
   void start_norm(const StepInput& input, bool assumes);
@@ -171,20 +163,25 @@ class Executor {
   template <typename Work>
   void partition(const char* function, const FlatParameter& parameter, Work&& work);
 
-  // Look-ahead of the next step, whose activations are in activations_.
+  // Updates by the last Norm, for a program that makes them in the next step.
+  struct PendingUpdates {};
+  // Look-ahead forwards of the next step, whose activations are in activations_.
   struct Ahead {
     std::int64_t step = 0;
     double loss_scale = 1.0;
     at::Tensor loss_sums;
   };
+  // What the norm is: not known; assumed neither to clip nor to skip, until Norm; known; known, and not as assumed.
+  enum class NormState { Unknown, Assumed, Known, AssumedWrongly };
 
   StageState& stage_;
   ActivationStore activations_;
-  std::optional<Ahead> ahead_;
-  bool evaluating_ = false;  // true: no gradients, no backward follows
-  double loss_scale_ = 1.0;  // after the step: factor of gradients relative to the mean loss's
-  at::Tensor loss_seed_;     // undefined when evaluating
-  at::Tensor loss_sums_;     // this rank's LossSums
+  std::variant<std::monostate, PendingUpdates, Ahead> left_;  // left by the last step for the next one
+  SummedGradients summed_gradients_{stage_};
+  GradientPath* gradients_ = &summed_gradients_;  // path of this step's gradients
+  double loss_scale_ = 1.0;                       // after the step: factor of gradients relative to the mean loss's
+  at::Tensor loss_seed_;                          // undefined when evaluating
+  at::Tensor loss_sums_;                          // this rank's LossSums
   at::Tensor micro_batch_loss_;
   at::Tensor logits_;
   at::Tensor squares_;  // fp64 by flat parameter: this rank's parts of the squared norm
@@ -193,9 +190,7 @@ class Executor {
   Pending norm_;        // pending sum of the totals, between StartNorm and Norm
   at::Tensor maxima_;   // maxima of the precision policy; undefined: it has none
   Pending maxima_over_ranks_;
-  bool pending_ = false;  // true: the update by the last Norm is pending
-  bool assumed_ = false;  // after StartNorm: the update assumes that the norm neither clips nor skips
-  bool assumed_wrongly_ = false;
+  NormState norm_state_ = NormState::Unknown;
   SeeGradient see_gradient_;  // empty: not observed
   SeeInstruction see_instruction_;
   std::map<std::pair<int, int>, Slot*> copies_;  // copies by flat parameter and version

@@ -1,5 +1,5 @@
 // What is done with gradients when they are final: sums over those who hold a parameter too, what each rank adds to the
-// norm, and which are not finite. Where the optimizer sends something itself, they are each rank's own.
+// norm, and which are not finite.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -28,33 +28,7 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
     for (const at::Tensor& part : gradient.split(some)) sum.add_(part.to(at::kDouble).square().sum());
   return sum;
 }
-// Where every data-parallel rank has a gradient of its own, each counts all of it, a term of the sum: of one that is
-// not finite all must know. What several tensor-parallel ranks or stages hold alike is one's to count.
-bool counts_own(const StageState& stage, int flat_parameter, const ParameterSpan& span) {
-  if (span.cut().parts() == 1 && span.tensor_rank > 0) return false;
-  const auto holders = stage.holders.find(flat_parameter);
-  return holders == stage.holders.end() || holders->second->rank() == 0;
-}
 }  // namespace
-
-// What this rank holds of a flat parameter's: of each piece or, where gradients stay each rank's own, of each whole
-// parameter. `kept`: what this step keeps for the next one's update, if it keeps any.
-std::vector<FinalGradient> Executor::final_gradients(int flat_parameter, bool kept) {
-  std::vector<FinalGradient> found;
-  if (leaves_gradients()) {
-    Buffer& lent = stage_.own_gradients.at(flat_parameter).lent;
-    for (const ParameterSpan& span : flat(flat_parameter).info().parameters) {
-      const std::int64_t counted = counts_own(stage_, flat_parameter, span) ? span.elements() : 0;
-      found.push_back({&span, 0, {&lent, span.offset, span.elements()}, {&lent, span.offset, counted}});
-    }
-    return found;
-  }
-  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
-    const BufferRange& all = kept && entry->kept.buffer != nullptr ? entry->kept : entry->gradient;
-    found.push_back({entry->span, entry->piece.info.begin, all, entry->of_group(all)});
-  }
-  return found;
-}
 
 // Each element is counted by one rank of a replica group.
 void Executor::square_gradient(int flat_parameter) {
@@ -62,7 +36,7 @@ void Executor::square_gradient(int flat_parameter) {
   const c10::NoGradGuard no_grad;
   const bool is_seen = see_gradient_ && (!stage_.local || stage_.local->group() == 0);
   std::vector<at::Tensor> gradients;
-  for (const auto& [span, begin, all, counted] : final_gradients(flat_parameter)) {
+  for (const auto& [span, begin, all, counted] : gradients_->final_gradients(flat(flat_parameter))) {
     if (counted.elements == 0) continue;
     const at::Tensor& values = gradients.emplace_back(counted.tensor());
     if (!is_seen) continue;
@@ -85,7 +59,7 @@ void Executor::sum_replicas(int flat_parameter) {
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> parts;
   std::vector<BufferRange> slices;
-  for (const FinalGradient& gradient : final_gradients(flat_parameter)) {
+  for (const FinalGradient& gradient : gradients_->final_gradients(flat(flat_parameter))) {
     const BufferRange& all = gradient.all;
     if (stage_.tensor != nullptr && gradient.span->info.sums_over_tensor(stage_.sequence_parallel))
       parts.push_back(all.tensor());
@@ -117,7 +91,7 @@ std::vector<std::string> Executor::non_finite_parameters() {
   std::vector<at::Tensor> squares;
   for (const auto& flat : stage_.layout.flat) {
     if (!flat->info().trainable) continue;
-    for (const FinalGradient& gradient : final_gradients(flat->info().id, /*kept=*/true)) {
+    for (const FinalGradient& gradient : gradients_->final_gradients(*flat, /*kept=*/true)) {
       const BufferRange& counted = gradient.counted;
       if (counted.elements == 0) continue;
       numbers.push_back(parameters.of(gradient.span->info.name));

@@ -21,8 +21,8 @@ class OwnExchangeHost final : public OwnExchange {
   ExchangingOptimizer* optimizer() const { return optimizer_; }  // null: no exchange
   bool partitioner_can() const { return can_leave_; }
   bool owns_all() const { return owns_all_; }  // true: every rank owns every element
-  // Begins a step after `updates` updates.
-  void begin(std::int64_t updates) { leaves_ = optimizer_ != nullptr && updates >= summed_updates_; }
+  // Begins a step after `updates` updates. Returns leaves_gradients().
+  bool begin(std::int64_t updates) { return leaves_ = optimizer_ != nullptr && updates >= summed_updates_; }
 
  private:
   std::int64_t summed_updates_ = 0;

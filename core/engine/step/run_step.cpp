@@ -21,7 +21,7 @@ StepOutcome Executor::run(const Program& program, const StepInput& input, const 
   if (speculative) {
     if (next != nullptr) run_ahead(ahead, *next);
     carry_out_all(all.subspan(norm, 1), input);
-    if (assumed_wrongly_) {
+    if (norm_state_ == NormState::AssumedWrongly) {
       forget_ahead();
       carry_out_all(all.subspan(norm + 1), input);
       if (next != nullptr) run_ahead(ahead, *next);
@@ -41,8 +41,8 @@ void Executor::carry_out_all(Instructions instructions, const StepInput& input) 
 // [Note: what is made ahead] The forwards belong to the next step: their losses are summed for it, and random draws are
 // its own. They read the loss scale as it is now; where the precision policy then changes it, they are made again.
 void Executor::run_ahead(Instructions instructions, const StepInput& next) {
-  ahead_ = Ahead{next.step, loss_scale_, LossSums::zeros(stage_.store->device())};
-  const auto swap_sums = [&] { std::swap(loss_sums_, ahead_->loss_sums); };
+  Ahead& ahead = left_.emplace<Ahead>(next.step, loss_scale_, LossSums::zeros(stage_.store->device()));
+  const auto swap_sums = [&] { std::swap(loss_sums_, ahead.loss_sums); };
   swap_sums();
   carry_out_all(instructions, next);
   swap_sums();
@@ -50,19 +50,20 @@ void Executor::run_ahead(Instructions instructions, const StepInput& next) {
 
 // Whether the step's first forwards have been made.
 bool Executor::take_ahead(const StepInput& input) {
-  if (!ahead_) return false;
+  const auto* const ahead = std::get_if<Ahead>(&left_);
+  if (ahead == nullptr) return false;
   const double loss_scale =
       plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
-  if (ahead_->step == input.step && ahead_->loss_scale == loss_scale) return true;
+  if (ahead->step == input.step && ahead->loss_scale == loss_scale) return true;
   forget_ahead();
   return false;
 }
 
 void Executor::forget_ahead() {
-  if (!ahead_) return;
+  if (!std::holds_alternative<Ahead>(left_)) return;
   activations_.finish_transfers();
   activations_ = {};
-  ahead_.reset();
+  left_ = {};
 }
 
 }  // namespace strata::runtime

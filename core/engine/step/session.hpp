@@ -159,6 +159,7 @@ class Session {
   std::unique_ptr<Context> context_;
   std::vector<FlatParameter*> flat_;
   StageState stage_;
+  std::unique_ptr<GradientPath> own_gradients_;  // null without an optimizer that does its own communication
   // Parameter that several layers of the model share.
   struct Tie {
     ParameterInfo first_use;

@@ -4,6 +4,7 @@
 
 #include "group/group_plan.hpp"
 #include "plugins/plugin_call.hpp"
+#include "step/gradient_path.hpp"
 #include "step/session_contexts.hpp"
 
 namespace strata::runtime {
@@ -41,14 +42,10 @@ void Session::check_own_exchange(const config::RunConfig& config) const {
 void Session::connect_own_exchange(GroupProvider& groups) {
   ExchangingOptimizer* const exchanging = plugins_.own_exchange.optimizer();
   if (exchanging == nullptr) return;
-  std::vector<std::vector<PieceInfo>> whole;
-  for (const FlatParameter* const flat : flat_) {
-    if (!flat->info().trainable) continue;
-    std::vector<PieceInfo>& call = whole.emplace_back();
-    std::vector<Piece>& own = stage_.own_gradients[flat->info().id].pieces;
-    for (const ParameterSpan& span : flat->info().parameters)
-      own.emplace_back().info = call.emplace_back(state::piece_info(span, 0, span.elements()));
-  }
+  auto gradients = std::make_unique<OwnGradients>(stage_, *exchanging);
+  const std::vector<std::vector<PieceInfo>> whole = gradients->parameters();
+  own_gradients_ = std::move(gradients);
+  stage_.own_gradients = own_gradients_.get();
   if (mesh_.size(Axis::Data) == 1) return;
   GroupSpec all{exchange_group, {{}}};
   for (int rank = 0; rank < mesh_.size(Axis::Data); ++rank) all.members.front().push_back(rank);

@@ -52,12 +52,7 @@ struct StageLayer {
   bool recompute = false;
 };
 
-// Gradient of one flat parameter that stays local to the rank, for an optimizer's own exchange.
-struct OwnGradient {
-  Buffer lent{"a rank's own gradient"};  // buffer that the partitioner lent last
-  std::vector<Piece> pieces;             // whole parameters: only info and gradient, a view of `lent`, are set
-};
-
+class GradientPath;
 class OwnExchangeHost;
 
 // Everything that one rank computes with: its layers, their parameters and state, and the strategies that move them.
@@ -91,8 +86,8 @@ struct StageState {
   // there is nothing to apply. For updates within the step, the scalars at its beginning.
   StepScalars scalars;
   Linear* linear = nullptr;
-  OwnExchangeHost* own_exchange = nullptr;   // null in a test without a session
-  std::map<int, OwnGradient> own_gradients;  // by flat parameter; empty without an own exchange
+  OwnExchangeHost* own_exchange = nullptr;  // null in a test without a session
+  GradientPath* own_gradients = nullptr;    // null without an optimizer that does its own communication
   Group* world = nullptr;
   std::map<int, Group*> holders;       // peers of this rank on other stages that hold a flat parameter too
   Group* tensor = nullptr;             // ranks that share its layers; null: no tensor parallelism

@@ -13,7 +13,7 @@ void Executor::send(const Instruction& instruction) {
   // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait
   // cannot stall.
   if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
-  if (evaluating_) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
+  if (instruction.evaluates) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
   const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
   ActivationStore::Flow& sending =
       (activation ? activations_.activation_sends

@@ -13,7 +13,6 @@
 #include "group/stop_request.hpp"
 #include "plugins/plugin_call.hpp"
 #include "step/executor.hpp"
-#include "step/own_exchange_host.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata::runtime {
@@ -54,20 +53,21 @@ void Executor::start_norm(const StepInput& input, bool assumes) {
   if (groups > 1) totals_.select(0, first_tokens + group).fill_(static_cast<double>(input.valid_tokens));
   norm_ = stage_.world->all_reduce(totals_, ReduceOperation::Sum);
   if (maxima_.defined()) maxima_over_ranks_ = stage_.world->all_reduce(maxima_, ReduceOperation::Max);
-  assumed_ = assumes;
+  if (assumes) norm_state_ = NormState::Assumed;
   if (dry_run || !assumes) return;
   const at::TensorOptions numbers = totals_.options();
   stage_.scalars = scalars_by_norm(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
 }
 
 void Executor::norm(const StepInput& input) {
-  const bool assumed = assumed_;
+  const bool assumed = norm_state_ == NormState::Assumed;
   if (!assumed) start_norm(input, false);
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   norm_.wait();
   maxima_over_ranks_.wait();
-  pending_ = true;
+  norm_state_ = NormState::Known;
+  if (!assumed) left_ = PendingUpdates{};
   if (stage_.store->dry_run() || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
@@ -94,7 +94,9 @@ void Executor::norm(const StepInput& input) {
   }
   if (assumed) {
     const at::Tensor as_assumed = scalars.gradient_factor.eq(stage_.scalars.gradient_factor).mul(scalars.apply);
-    stage_.groups->wait_for_device([&] { assumed_wrongly_ = as_assumed.item<float>() == 0.0F; });
+    stage_.groups->wait_for_device([&] {
+      if (as_assumed.item<float>() == 0.0F) norm_state_ = NormState::AssumedWrongly;
+    });
     measured_round_ = -1;
   }
   stage_.scalars = scalars;
@@ -121,8 +123,8 @@ void Executor::measure(const Instruction& instruction) {
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
     const at::Tensor sums = stage_.sums->of(entry->piece.info.parameter, instruction.round);
     if (!sums.defined() || entry->measured_begin == entry->measured_end) continue;
-    Piece part = state::OptimizerState::part_of(state.piece_of(*entry, instruction.kept), *entry, entry->measured_begin,
-                                                entry->measured_end);
+    Piece part = state::OptimizerState::part_of(state.piece_of(*entry, instruction.kept()), *entry,
+                                                entry->measured_begin, entry->measured_end);
     const bool on_host = stage_.buffers->updates_on_host();
     part.sums = on_host ? at::zeros(sums.sizes(), at::kDouble) : sums;
     plugin_call(
@@ -145,8 +147,8 @@ void Executor::update(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   FlatParameter& updated = flat(instruction.flat_parameter);
-  const bool first_of_dry_run = instruction.late && updated.gradient_state() == GradientState::Empty;
-  if (!instruction.kept && !assumed_wrongly_ && instruction.part == 0 &&
+  const bool first_of_dry_run = instruction.late() && updated.gradient_state() == GradientState::Empty;
+  if (!instruction.kept() && norm_state_ != NormState::AssumedWrongly && instruction.part == 0 &&
       instruction.round + 1 == stage_.sums->rounds() && !first_of_dry_run)
     updated.move_gradient(GradientState::Empty);
   // What ranks send in it is part of the plan.
@@ -156,25 +158,10 @@ void Executor::update(const Instruction& instruction) {
   std::vector<Piece*> pieces;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
     if (entry->part != instruction.part) continue;
-    pieces.push_back(&state.piece_of(*entry, instruction.kept));
+    pieces.push_back(&state.piece_of(*entry, instruction.kept()));
     pieces.back()->sums = stage_.sums->of(pieces.back()->info.parameter, instruction.round);
   }
-  if (leaves_gradients())
-    return plugin_call(
-        stage_.optimizer.name, [&] { return "exchange(" + updated.info().name + ")"; }, stage_.rank,
-        [&] {
-          stage_.own_exchange->optimizer()->exchange(pieces, stage_.own_gradients.at(instruction.flat_parameter).pieces,
-                                                     scalars_of(instruction));
-        });
-  const auto step = [&] {
-    plugin_call(
-        stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(pieces, instruction.round, scalars_of(instruction)); });
-  };
-  if (pieces.empty()) return;
-  if (stage_.host_copies == nullptr || dry_run) return step();
-  // With apply 0 the optimizer writes nothing, and the host's copies would be another flat parameter's.
-  if (stage_.scalars.apply.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
+  gradients_->update(updated, pieces, instruction.round, scalars_of(instruction));
 }
 
 StepScalars Executor::scalars_of(const Instruction& instruction) const {

@@ -122,13 +122,13 @@ TEST_CASE("a program whose updates and kept gradients do not belong together is 
   program = moved(whole, "Publish parameter 0", norm);
   refuses(program, layers, "a gradient is kept before the update has taken the one");
   program = whole;
-  program[place_of(whole, "Update parameter 1 kept round 1")].kept = false;
+  program[place_of(whole, "Update parameter 1 kept round 1")].by = UpdatedBy::ThisStep;
   refuses(program, layers, "updated before the norm is known");
 
   LayerOptions plain = layers;
   plain.policy = config::StepPolicy::Plain;
   program = one_rank(plain);
-  program[place_of(program, "Update parameter 0 round 0")].kept = true;
+  program[place_of(program, "Update parameter 0 round 0")].by = UpdatedBy::Kept;
   refuses(program, plain, "a kept gradient is taken after the norm");
   program = one_rank(plain);
   program.push_back({.op = Op::Keep, .flat_parameter = 0});

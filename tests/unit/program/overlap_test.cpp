@@ -41,7 +41,7 @@ Program only(Program program, Op op) {
 }
 
 std::tuple<Category, bool, int> buffer_of(const Instruction& one) {
-  return {one.category, one.kept, one.flat_parameter};
+  return {one.category, one.kept(), one.flat_parameter};
 }
 
 // The most bytes that are between their Fetch and their Await, or between their Store and their Settle.

@@ -336,7 +336,9 @@ TEST_CASE("gradients are reduced once per micro-batch after their last write, an
   for (int round = 0; round < 1500; ++round) {
     INFO("round " << round);
     const SmallModel model = models.next();
-    const Program program = add_step(add_reduction(model.computes, model.use), model.use, {}, {false, true});
+    const UpdatePlan updates =
+        all_updates(UpdatePlace::AtEnd, updated_parameters(model.computes, model.use), {false, true});
+    const Program program = add_end_of_step(add_reduction(model.computes, model.use), model.use, {}, updates);
     validate_reduction(program, model.use);
     validate_end_of_step(program, model.use, {}, {false, true});
     std::map<int, std::vector<const Instruction*>> reduces;

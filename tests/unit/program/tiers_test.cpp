@@ -166,7 +166,7 @@ TEST_CASE("a gradient is not kept in a buffer that is away") {
   const auto keep = std::ranges::find(program, Op::Keep, &Instruction::op);
   REQUIRE(keep != program.end());
   const auto about_kept = [flat = keep->flat_parameter](const Instruction& instruction) {
-    return instruction.kept && instruction.flat_parameter == flat && is_movement(instruction.op);
+    return instruction.kept() && instruction.flat_parameter == flat && is_movement(instruction.op);
   };
   const auto begin = std::find_if(program.begin(), keep, [&](const Instruction& one) {
     return one.op == Op::SquareGradient && one.flat_parameter == keep->flat_parameter;

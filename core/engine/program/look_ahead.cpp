@@ -80,21 +80,4 @@ LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
   return found;
 }
 
-Program speculate(const Program& program) {
-  const auto norm =
-      std::ranges::find_if(program, [](const Instruction& instruction) { return instruction.op == Op::Norm; });
-  const auto for_each = [&](Op op, Program& result) {
-    for (auto end = norm; end != program.end(); ++end)
-      if (end->op == Op::Publish) result.push_back({.op = op, .flat_parameter = end->flat_parameter});
-  };
-  Program result(program.begin(), norm);
-  result.push_back({.op = Op::StartNorm});
-  for_each(Op::SaveState, result);
-  result.insert(result.end(), norm + 1, program.end());
-  result.push_back(*norm);
-  for_each(Op::RestoreState, result);
-  result.insert(result.end(), norm + 1, program.end());
-  return result;
-}
-
 }  // namespace strata::runtime
