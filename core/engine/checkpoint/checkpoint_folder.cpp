@@ -77,7 +77,7 @@ bool may_lack(int error) {
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0)
-    throw EnvironmentError(from.string() + ": cannot be renamed to " + to.filename().string() + ": " +
+    throw EnvironmentError("{}: cannot be renamed to {}: {}", from.string(), to.filename().string(),
                            describe_errno(errno));
 }
 
@@ -116,7 +116,7 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
   // A folder that cannot be looked into may hold some: a run that took it for empty would begin anew.
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    throw EnvironmentError(path_.string() + ": cannot be looked into: " + describe_errno(error.value()));
+    throw EnvironmentError("{}: cannot be looked into: {}", path_.string(), describe_errno(error.value()));
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -164,8 +164,10 @@ void CheckpointFolder::lock() {
   if (lock_->taken() == FolderLock::Taken::ByAnother) {
     const std::string holder = lock_->text();
     lock_.reset();
-    throw UserError(place, "another run is saving its checkpoints here (" + holder +
-                               "); give each run a checkpoint.path of its own, or wait until that one has ended");
+    throw UserError(place,
+                    "another run is saving its checkpoints here ({}); give each run a checkpoint.path of its own, or "
+                    "wait until that one has ended",
+                    holder);
   }
   if (lock_->taken() == FolderLock::Taken::NotSupported)
     spdlog::warn(
@@ -218,7 +220,7 @@ fs::path CheckpointFolder::begin(std::int64_t step) {
   std::error_code error;
   fs::remove_all(temporary, error);
   if (!fs::create_directory(temporary, error))
-    throw EnvironmentError(temporary.string() + ": cannot be made: " + describe_errno(error.value()));
+    throw EnvironmentError("{}: cannot be made: {}", temporary.string(), describe_errno(error.value()));
   return temporary;
 }
 
@@ -240,7 +242,7 @@ void CheckpointFolder::finish(std::int64_t step) {
       if (std::rename(temporary.c_str(), final.c_str()) != 0) {
         const int problem = errno;
         fs::rename(former, final, error);
-        throw EnvironmentError(temporary.string() + ": cannot be renamed to " + final.filename().string() + ": " +
+        throw EnvironmentError("{}: cannot be renamed to {}: {}", temporary.string(), final.filename().string(),
                                describe_errno(problem));
       }
       data::flush_folder(path_.string());
@@ -294,7 +296,7 @@ void CheckpointFolder::point_latest_to(std::int64_t step) {
     std::error_code ignored;
     data::remove_or_warn(temporary);
     if (!may_lack(error.value()))
-      throw EnvironmentError(link.string() + ": cannot be pointed to " + target + ": " + describe_errno(error.value()));
+      throw EnvironmentError("{}: cannot be pointed to {}: {}", link.string(), target, describe_errno(error.value()));
     std::string problem = "a link: " + describe_errno(error.value());
     fs::remove(link, ignored);  // one that names an earlier step is worse than none
     try {
@@ -336,7 +338,7 @@ TrainingCheckpoint read_latest(const std::string& path) {
   const fs::path resolved = resolve_latest(path);
   std::error_code error;
   if (!fs::is_directory(resolved, error))
-    throw UserError(path + ": there is no such folder; a checkpoint, or a folder of them, is wanted here");
+    throw UserError("{}: there is no such folder; a checkpoint, or a folder of them, is wanted here", path);
   const CheckpointFolder folder(resolved);
   const std::optional<std::int64_t> latest = folder.latest();
   return TrainingCheckpoint::read(latest ? folder.of_step(*latest) : resolved);

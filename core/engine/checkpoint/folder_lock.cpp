@@ -79,7 +79,7 @@ std::optional<std::uint64_t> parse_hexadecimal(std::string_view text) {
 Owner new_owner() {
   Owner owner{own_place(), static_cast<std::uint32_t>(::getpid()), 0};
   if (::getrandom(&owner.nonce, sizeof owner.nonce, 0) != sizeof owner.nonce)
-    throw EnvironmentError("the system gives no random numbers: " + describe_errno(errno));
+    throw EnvironmentError("the system gives no random numbers: {}", describe_errno(errno));
   return owner;
 }
 
@@ -119,7 +119,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : path_(folder / ".l
       const bool unknown_here = error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
       if (!by_another && !unknown_here) {
         ::close(std::exchange(handle_, -1));
-        throw EnvironmentError(path_.string() + ": cannot be locked: " + describe_errno(error));
+        throw EnvironmentError("{}: cannot be locked: {}", path_.string(), describe_errno(error));
       }
       taken_ = by_another ? Taken::ByAnother : Taken::NotSupported;
       text_ = taken_ == Taken::ByAnother ? read_description(handle_) : describe_errno(error);
@@ -136,7 +136,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : path_(folder / ".l
   if (::ftruncate(handle_, 0) != 0 || ::pwrite(handle_, text.data(), text.size(), 0) != std::ssize(text)) {
     const int error = errno;
     if (error != ENOSPC && error != EDQUOT)  // a full disk is reported by the first save
-      throw EnvironmentError(path_.string() + ": cannot be written: " + describe_errno(error));
+      throw EnvironmentError("{}: cannot be written: {}", path_.string(), describe_errno(error));
   }
 }
 

@@ -113,7 +113,7 @@ void check_export_folder(const fs::path& folder, const std::string* config_text)
       throw UserError(place, "is a file system of its own, whose folder cannot be replaced; name a new folder in it");
   }
   if (!fs::is_directory(name.parent_path(), error))
-    throw UserError(place, "cannot be made: " + name.parent_path().string() + " is no folder");
+    throw UserError(place, "cannot be made: {} is no folder", name.parent_path().string());
   if (config_text != nullptr) text::JsonDocument(*config_text, {(name / "config.json").string()}).object();
   data::remove_or_warn(make_temporary(name));
 }
@@ -150,7 +150,7 @@ void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std
                                                           std::map<std::string, std::string>{{"format", "pt"}}));
     for (const TensorSpec& spec : cut[i]) {
       if (!writer_of_.try_emplace(spec.name, shards_.back().get()).second)
-        throw Bug("two tensors of the name " + spec.name);
+        throw Bug("two tensors of the name {}", spec.name);
       weight_map[spec.name] = name;
       total += bytes_of(spec);
     }
@@ -162,13 +162,13 @@ void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std
 
 void HuggingFaceExporter::write_range(const std::string& external, std::int64_t begin, const at::Tensor& source) {
   const auto writer = writer_of_.find(external);
-  if (writer == writer_of_.end()) throw Bug(folder_.string() + ": was not announced to hold a tensor " + external);
+  if (writer == writer_of_.end()) throw Bug("{}: was not announced to hold a tensor {}", folder_.string(), external);
   check_finite(source, begin, Place{folder_.string()}, "tensor '" + external + "'");
   constexpr double largest_fp16 = 65504.0;
   if (in_fp16_.contains(external) && source.numel() > 0 && source.abs().max().item<double>() > largest_fp16)
-    throw UserError(Place{folder_.string()}, "tensor '" + text::one_line(external) +
-                                                 "' holds values beyond 65504, the largest of fp16; export it in bf16 "
-                                                 "or fp32");
+    throw UserError(Place{folder_.string()},
+                    "tensor '{}' holds values beyond 65504, the largest of fp16; export it in bf16 or fp32",
+                    text::one_line(external));
   writer->second->write_range(external, begin, source);
 }
 
@@ -185,7 +185,7 @@ void HuggingFaceExporter::finish() {
       throw UserError(Place{folder_.string()},
                       "was filled by someone else meanwhile and is not overwritten; export into a new folder");
     }
-    throw EnvironmentError(folder_.string() + ": cannot be given its name: " + describe_errno(error));
+    throw EnvironmentError("{}: cannot be given its name: {}", folder_.string(), describe_errno(error));
   }
   temporary_.path.clear();
   temporary_.lock->follow(folder_);

@@ -77,12 +77,12 @@ void HuggingFaceFolder::add_shards(const fs::path& folder, const fs::path& index
     std::unique_ptr<SafetensorsFile>& opened = files_[shard];
     if (!opened) {
       if (!is_there(folder / shard))
-        throw UserError(place, "names the file " + text::one_line(shard) + ", which is not there");
+        throw UserError(place, "names the file {}, which is not there", text::one_line(shard));
       opened = std::make_unique<SafetensorsFile>((folder / shard).string());
     }
     if (!opened->tensors().contains(name)) {
-      throw UserError(place, "places tensor '" + text::one_line(name) + "' in " + text::one_line(shard) +
-                                 ", which does not hold it");
+      throw UserError(place, "places tensor '{}' in {}, which does not hold it", text::one_line(name),
+                      text::one_line(shard));
     }
     tensors_[name] = opened.get();
   }
@@ -122,8 +122,9 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
   if (!missing.empty()) text += "; missing: " + config::first_of(missing, shown);
   if (!unexpected.empty()) text += "; unknown to the model: " + config::first_of(unexpected, shown);
   if (text.empty()) return;
-  throw UserError(Place{folder_->path()}, "the weights are not this model's" + text +
-                                              "; does the model's config agree with the folder's config.json?");
+  throw UserError(Place{folder_->path()},
+                  "the weights are not this model's{}; does the model's config agree with the folder's config.json?",
+                  text);
 }
 
 // Flat, as the model has it.
@@ -147,7 +148,7 @@ void RangeReader::read(const Source& source, std::int64_t begin, std::int64_t en
 void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::int64_t end,
                        const at::Tensor& destination) const {
   const auto found = sources_.find(canonical);
-  if (found == sources_.end()) throw Bug("RangeReader::fill: " + folder_->path() + " has no parameter " + canonical);
+  if (found == sources_.end()) throw Bug("RangeReader::fill: {} has no parameter {}", folder_->path(), canonical);
   const std::vector<Source>& sources = found->second;
   read(sources.front(), begin, end, destination);
   for (std::size_t i = 1; i < sources.size(); ++i) {
@@ -155,10 +156,10 @@ void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::in
     read(sources[i], begin, end, other);
     if (at::equal(destination, other)) continue;
     throw UserError(Place{folder_->path()},
-                    "holds the tensors '" + sources.front().external + "' and '" + sources[i].external +
-                        "', which are one parameter of this model, with different values; if config.json has "
-                        "tie_word_embeddings: true, or leaves it out, set it to false to keep both, or else remove "
-                        "the one that is wrong");
+                    "holds the tensors '{}' and '{}', which are one parameter of this model, with different values; if "
+                    "config.json has tie_word_embeddings: true, or leaves it out, set it to false to keep both, or "
+                    "else remove the one that is wrong",
+                    sources.front().external, sources[i].external);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "checkpoint/plugin_state.hpp"
 
+#include <strata/format.hpp>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
@@ -70,11 +72,11 @@ std::vector<SavedPlugin> plugins_in(const text::JsonValue& list) {
 }  // namespace
 
 void MeasuredState::add_name(std::string_view name) {
-  if (!names_.emplace(name).second) throw Bug(plugin_ + " saves the value " + std::string(name) + " twice");
+  if (!names_.emplace(name).second) throw Bug("{} saves the value {} twice", plugin_, name);
   try {
     nlohmann::json(std::string(name)).dump();
   } catch (const nlohmann::json::exception&) {
-    throw Bug(plugin_ + " saves a value whose name is not UTF-8: " + text::one_line(name));
+    throw Bug("{} saves a value whose name is not UTF-8: {}", plugin_, text::one_line(name));
   }
 }
 
@@ -96,7 +98,7 @@ void MeasuredState::text(std::string_view name, std::string_view value) {
   try {
     nlohmann::json(std::string(value)).dump();
   } catch (const nlohmann::json::exception&) {
-    throw Bug(plugin_ + " saves a text that is not UTF-8 under " + text::one_line(name) + "; bytes() takes anything");
+    throw Bug("{} saves a text that is not UTF-8 under {}; bytes() takes anything", plugin_, text::one_line(name));
   }
   add(name, "text", std::string(value));
 }
@@ -108,7 +110,7 @@ void MeasuredState::add_bytes(std::string_view name, std::span<const std::byte> 
 
 void MeasuredState::bytes(std::string_view name, std::span<const std::byte> value) {
   add_bytes(name, value, false);
-  const std::string line = std::string(name) + "\n" + std::to_string(value.size()) + "\n";
+  const std::string line = format("{}\n{}\n", name, value.size());
   checksum_.add(line.data(), line.size());
   checksum_.add(value.data(), value.size());
 }
@@ -134,7 +136,7 @@ PluginFileWriter::PluginFileWriter(const std::filesystem::path& folder, const st
 
 void PluginFileWriter::write(const std::string& slot, std::string_view name, std::span<const std::byte> value) {
   const bool announced = next_ < writer_.order().size() && writer_.order()[next_] == tensor_name(next_, slot, name);
-  if (!announced) throw Bug(slot + ": save() gives other names the second time: " + std::string(name));
+  if (!announced) throw Bug("{}: save() gives other names the second time: {}", slot, name);
   const std::string& tensor = writer_.order()[next_++];
   // Read alone: the values are the plugin's.
   writer_.write_range(tensor, 0,
@@ -161,7 +163,7 @@ PluginFile::PluginFile(const std::filesystem::path& path) {
     for (const auto& [name, entry] : file_->tensors()) {
       const std::size_t first = name.find('|'), second = name.find('|', first + 1);
       if (second == std::string::npos || entry.dtype != at::kByte || entry.shape.size() != 1)
-        throw UserError(Place{path.string()}, "tensor '" + text::one_line(name) + "' is no bytes of a plugin");
+        throw UserError(Place{path.string()}, "tensor '{}' is no bytes of a plugin", text::one_line(name));
       tensors_[{name.substr(first + 1, second - first - 1), name.substr(second + 1)}] = name;
     }
   } catch (const UserError& error) {
@@ -191,12 +193,12 @@ std::vector<std::byte> PluginFile::bytes(const std::string& slot, std::string_vi
 const nlohmann::json& PluginStateReader::value(std::string_view name, const char* type) const {
   const std::string key(name);
   if (!contains(name))
-    throw UserError(origin_ + ": holds no value " + key + " of " + saved_.plugin +
-                    "; it was saved by another version of that plugin");
+    throw UserError("{}: holds no value {} of {}; it was saved by another version of that plugin", origin_, key,
+                    saved_.plugin);
   const auto found = saved_.values.find(key);
   if (found == saved_.values.end() || !found->contains(type))
-    throw UserError(origin_ + ": the value " + key + " of " + saved_.plugin + " is no " + type +
-                    "; it was saved by another version of that plugin");
+    throw UserError("{}: the value {} of {} is no {}; it was saved by another version of that plugin", origin_, key,
+                    saved_.plugin, type);
   return (*found)[type];
 }
 

@@ -1,6 +1,8 @@
 #include "checkpoint/range_index.hpp"
 #include "text/printable.hpp"
 
+#include <strata/format.hpp>
+
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -12,8 +14,7 @@ namespace {
 
 // "elements 3 to 9 of the master of NAME"
 std::string shown(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end) {
-  return "elements " + std::to_string(begin) + " to " + std::to_string(end) + " of the " + text::one_line(state) +
-         " of " + text::one_line(parameter);
+  return format("elements {} to {} of the {} of {}", begin, end, text::one_line(state), text::one_line(parameter));
 }
 
 constexpr std::int64_t columns = 4;
@@ -189,8 +190,7 @@ void RangeIndex::check(const Key& key, const StoredRanges& ranges) const {
 
 std::string RangeIndex::tensor_name(const Key& key) const {
   const State& state = parameters_.at(key.parameter).at(key.state);
-  return key.parameter + "|" + key.state + "|" + format_dtype(state.dtype) + "|" + std::to_string(key.part) + "/" +
-         std::to_string(state.parts);
+  return format("{}|{}|{}|{}/{}", key.parameter, key.state, format_dtype(state.dtype), key.part, state.parts);
 }
 
 SavedFile RangeIndex::save() const {
@@ -223,8 +223,8 @@ std::vector<std::string> RangeIndex::states(const std::string& parameter) const 
 const RangeIndex::State& RangeIndex::state(const std::string& parameter, const std::string& state) const {
   const auto found = parameters_.find(parameter);
   if (found == parameters_.end() || !found->second.contains(state))
-    throw UserError("the checkpoint holds no " + text::one_line(state) + " of " + text::one_line(parameter) +
-                    "; another version of its plugins saved it");
+    throw UserError("the checkpoint holds no {} of {}; another version of its plugins saved it", text::one_line(state),
+                    text::one_line(parameter));
   return found->second.at(state);
 }
 

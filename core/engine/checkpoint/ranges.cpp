@@ -58,9 +58,10 @@ const data::InputFile& RangeSource::opened(std::int64_t shard) const {
   }
   const data::InputFile& file = open_.front().second;
   if (file.size() != saved.bytes)
-    throw EnvironmentError(path.string() + ": was cut or altered: it had " + std::to_string(saved.bytes) +
-                           " bytes and has " + std::to_string(file.size()) +
-                           " now, while it was in use; leave files alone while a run reads them");
+    throw EnvironmentError(
+        "{}: was cut or altered: it had {} bytes and has {} now, while it was in use; leave files alone while a run "
+        "reads them",
+        path.string(), saved.bytes, file.size());
   return file;
 }
 
@@ -85,8 +86,10 @@ void RangeSource::read_part(const StoredRanges& known, at::ScalarType dtype, std
   auto range = std::ranges::upper_bound(known, begin, {}, &StoredRange::begin);
   const auto check = [&](bool holds) {
     if (!holds)
-      throw UserError("the checkpoint does not hold elements " + std::to_string(begin) + " to " + std::to_string(end) +
-                      " of a parameter's state; another version of its plugins saved it");
+      throw UserError(
+          "the checkpoint does not hold elements {} to {} of a parameter's state; another version of its plugins saved "
+          "it",
+          begin, end);
   };
   check(range != known.begin() && begin >= 0);
   const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));

@@ -42,7 +42,7 @@ Target target_of(const config::RunConfig& config, const std::string& from) {
   }
   const fs::path folder = checkpoint::resolve_latest(from);
   std::error_code error;
-  if (!fs::is_directory(folder, error)) throw UserError("--resume " + from + ": there is no such folder");
+  if (!fs::is_directory(folder, error)) throw UserError("--resume {}: there is no such folder", from);
   return {folder, checkpoint::CheckpointFolder(folder).steps().empty()};
 }
 
@@ -75,8 +75,8 @@ class Loading {
         gather_numbers(world(), device(), {static_cast<std::int64_t>(checkpoint::content_of(saved_))});
     const auto other = std::ranges::find_if(contents, [&](std::int64_t one) { return one != contents.front(); });
     if (other != contents.end())
-      throw UserError(saved_.folder.string() + ": rank " + std::to_string(other - contents.begin()) +
-                      " reads another checkpoint here than rank 0; name a folder that all ranks share");
+      throw UserError("{}: rank {} reads another checkpoint here than rank 0; name a folder that all ranks share",
+                      saved_.folder.string(), other - contents.begin());
   }
 
   void load() {
@@ -119,14 +119,14 @@ class Loading {
   const LocalTraining* local() const { return session_.stage().local ? &*session_.stage().local : nullptr; }
 
   void check_data() const {
-    const std::string saved_over = saved_.folder.string() + ": was saved over data of " +
-                                   std::to_string(saved_.data.samples) + " samples, and " + config_.data.path + " has ";
+    const std::string saved_over = format("{}: was saved over data of {} samples, and {} has ", saved_.folder.string(),
+                                          saved_.data.samples, config_.data.path);
     const std::string remedy =
         "; a resumed run must keep its data. To train these weights on other data, export them (`strata checkpoint "
         "export`) and begin a new run with model.init";
     if (saved_.data.samples != data_.samples) throw UserError(saved_over + std::to_string(data_.samples) + remedy);
     if (saved_.data.content && data_.content && saved_.data.content != data_.content)
-      throw UserError(saved_over + "as many of other tokens" + remedy);
+      throw UserError("{}as many of other tokens{}", saved_over, remedy);
   }
 
   void load_pending() const {
@@ -157,9 +157,10 @@ class Loading {
       checkpoint::SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
       if (!same_layout) values = values.of_all_ranks();
       if (values.state_version > named->state_version())
-        throw UserError(saved_.folder.string() + ": holds state of version " + std::to_string(values.state_version) +
-                        " of " + named.name + ", and the plugin of this name here reads up to version " +
-                        std::to_string(named->state_version()) + "; use the plugin that saved it, or a newer one");
+        throw UserError(
+            "{}: holds state of version {} of {}, and the plugin of this name here reads up to version {}; use the "
+            "plugin that saved it, or a newer one",
+            saved_.folder.string(), values.state_version, named.name, named->state_version());
       const checkpoint::PluginStateReader reader(saved_.folder.string(), values,
                                                  {shared ? &*shared : nullptr, same_layout && own ? &*own : nullptr});
       load_plugin(named, values.state_version, reader);
@@ -194,11 +195,9 @@ class Loading {
 
   [[noreturn]] void refuse_other_layout(const std::string& plugin) const {
     throw UserError(
-        saved_.folder.string() + ": " + plugin +
-        " saved other values on some ranks than on rank 0; resume with the ranks and stages of the run that "
-        "saved it: " +
-        std::to_string(saved_.layout.world_size) +
-        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.mesh.size(Axis::Pipeline)));
+        "{}: {} saved other values on some ranks than on rank 0; resume with the ranks and stages of the run that "
+        "saved it: {} ranks, parallel.pipeline={}",
+        saved_.folder.string(), plugin, saved_.layout.world_size, saved_.layout.mesh.size(Axis::Pipeline));
   }
 
   const config::RunConfig& config_;
@@ -215,8 +214,10 @@ std::string earlier_checkpoints(const config::RunConfig& config, const std::stri
   if (config.checkpoint.path.empty()) return "";
   const std::vector<std::int64_t> steps = checkpoint::CheckpointFolder(config.checkpoint.path).steps();
   if (steps.empty()) return "";
-  return "checkpoint.path: " + config.checkpoint.path + " holds checkpoints of an earlier run, up to step-" +
-         std::to_string(steps.back()) + "; go on from them with " + resume + ", or name another folder";
+  return format(
+      "checkpoint.path: {} holds checkpoints of an earlier run, up to step-{}; go on from them with {}, or name "
+      "another folder",
+      config.checkpoint.path, steps.back(), resume);
 }
 
 void check_start(const config::RunConfig& config, const std::optional<std::string>& from) {
@@ -263,7 +264,7 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
         break;
       }
       const std::int64_t before = from_rank_0(world, device, leader ? folder.finite_below(step).value_or(-1) : 0);
-      if (before < 0) throw UserError(outcome.text + "; there is no earlier checkpoint to go on from");
+      if (before < 0) throw UserError("{}; there is no earlier checkpoint to go on from", outcome.text);
       if (leader)
         spdlog::warn("{}; going on from {}, the one before it", outcome.text, folder.of_step(before).string());
       step = before;
@@ -273,10 +274,10 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
   if (!loading.saved().is_finite()) {
     const std::string found = loading.saved().folder.string() + ": " + loading.saved().not_finite + " is not finite";
     if (!target.one)
-      throw UserError(found +
-                      ", and there is no earlier checkpoint to go on from; start anew with a lower learning "
-                      "rate, or name this one to go on from it: --resume " +
-                      loading.saved().folder.string());
+      throw UserError(
+          "{}, and there is no earlier checkpoint to go on from; start anew with a lower learning rate, or name this "
+          "one to go on from it: --resume {}",
+          found, loading.saved().folder.string());
     if (leader) spdlog::warn("{}; it is gone on from nevertheless, as it was named", found);
   }
   const std::string differing = differing_settings(loading.saved(), config, session.learning_rate());

@@ -50,26 +50,25 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
       continue;
     if (then.starts_with('/'))
       continue;  // a plugin's path, as checkpoints held it once; check_model() compares what it made
-    throw UserError(folder_of(saved) + ": was saved with " + key + " = " + then + ", and this run has " +
-                    config::to_text(value->second) + "; a resumed run must keep it: set " + key +
-                    " back, or start anew from exported weights (strata checkpoint export, model.init)");
+    throw UserError(
+        "{}: was saved with {} = {}, and this run has {}; a resumed run must keep it: set {} back, or start anew from "
+        "exported weights (strata checkpoint export, model.init)",
+        folder_of(saved), key, then, config::to_text(value->second), key);
   }
   if (saved.pending && config.step_policy != config::StepPolicy::Delayed)
-    throw UserError(folder_of(saved) +
-                    ": was saved with step_policy = delayed and holds a gradient whose update is still to be made, and "
-                    "this run has " +
-                    name_of(config.step_policy) +
-                    "; set step_policy: delayed, or start anew from exported weights (strata checkpoint export, "
-                    "model.init)");
+    throw UserError(
+        "{}: was saved with step_policy = delayed and holds a gradient whose update is still to be made, and this run "
+        "has {}; set step_policy: delayed, or start anew from exported weights (strata checkpoint export, model.init)",
+        folder_of(saved), name_of(config.step_policy));
   const std::string* const steps = saved.setting("train.steps");
   if (config.data.order == config::DataOrder::Own && steps != nullptr && *steps != std::to_string(config.train.steps))
     throw UserError(
-        folder_of(saved) + ": was saved with train.steps = " + *steps + ", and this run has " +
-        std::to_string(config.train.steps) +
-        "; the data plugin's own order depends on how many samples a run takes in all: set train.steps back");
+        "{}: was saved with train.steps = {}, and this run has {}; the data plugin's own order depends on how many "
+        "samples a run takes in all: set train.steps back",
+        folder_of(saved), *steps, config.train.steps);
   if (saved.step > config.train.steps)
-    throw UserError(folder_of(saved) + ": has " + std::to_string(saved.step) + " steps, and train.steps is " +
-                    std::to_string(config.train.steps) + "; raise train.steps, or resume from an earlier checkpoint");
+    throw UserError("{}: has {} steps, and train.steps is {}; raise train.steps, or resume from an earlier checkpoint",
+                    folder_of(saved), saved.step, config.train.steps);
 }
 
 std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
@@ -103,8 +102,7 @@ std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, cons
   const std::string* const steps = saved.setting("train.steps");  // what the learning rate's fall is measured by
   if (steps != nullptr && *steps != std::to_string(config.train.steps) &&
       !learning_rate.same_over(whole_number(*steps)))
-    text += (text.empty() ? "" : ", ") + std::string("train.steps: ") + *steps + " -> " +
-            std::to_string(config.train.steps);
+    text += format("{}train.steps: {} -> {}", text.empty() ? "" : ", ", *steps, config.train.steps);
   return text;
 }
 
@@ -116,15 +114,15 @@ void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<
       "; it was saved from another model: take the model and its settings of that run (strata checkpoint info)";
   for (const checkpoint::SavedParameter& parameter : expected) {
     const auto found = there.find(parameter.name);
-    if (found == there.end()) throw UserError(folder_of(saved) + ": holds no parameter " + parameter.name + advice);
+    if (found == there.end()) throw UserError("{}: holds no parameter {}{}", folder_of(saved), parameter.name, advice);
     if (found->second->shape != parameter.shape)
-      throw UserError(folder_of(saved) + ": holds " + parameter.name + " of shape " +
-                      checkpoint::format_shape(found->second->shape) + ", and this model's is " +
-                      checkpoint::format_shape(parameter.shape) + advice);
+      throw UserError("{}: holds {} of shape {}, and this model's is {}{}", folder_of(saved), parameter.name,
+                      checkpoint::format_shape(found->second->shape), checkpoint::format_shape(parameter.shape),
+                      advice);
     there.erase(found);
   }
   if (!there.empty())
-    throw UserError(folder_of(saved) + ": holds a parameter " + there.begin()->first + ", which this model has not" +
+    throw UserError("{}: holds a parameter {}, which this model has not{}", folder_of(saved), there.begin()->first,
                     advice);
 }
 
@@ -158,10 +156,10 @@ void check_groups(const checkpoint::TrainingCheckpoint& saved, const std::vector
            : groups == 0 ? "the weights of groups of ranks that train by themselves"
                          : "what each of " + std::to_string(groups) + " groups of ranks has that train by themselves";
   };
-  throw UserError(folder_of(saved) + ": holds " + text(then.any, then.number) +
-                  ", and with its step_policy and partitioner this run has " + text(stage.local.has_value(), now) +
-                  "; resume with those of the run that saved it, or start anew from exported weights (strata "
-                  "checkpoint export, model.init)");
+  throw UserError(
+      "{}: holds {}, and with its step_policy and partitioner this run has {}; resume with those of the run that saved "
+      "it, or start anew from exported weights (strata checkpoint export, model.init)",
+      folder_of(saved), text(then.any, then.number), text(stage.local.has_value(), now));
 }
 
 // The states of an entry, and as what they are saved.
@@ -192,23 +190,25 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
     for (const auto& [name, dtype] : expected) names.push_back(name);
     const auto list = [](const std::vector<std::string>& all) { return config::first_of(all, all.size()); };
     if (there != names)
-      throw UserError(folder_of(saved) + ": holds " + list(there) + " of " + parameter + ", and " +
-                      stage.optimizer.name + " needs " + list(names) +
-                      " here; resume with the optimizer and the frozen parameters of the run that saved it");
+      throw UserError(
+          "{}: holds {} of {}, and {} needs {} here; resume with the optimizer and the frozen parameters of the run "
+          "that saved it",
+          folder_of(saved), list(there), parameter, stage.optimizer.name, list(names));
     for (const StateTensor& tensor : entry.states) {
       const std::int64_t needed = tensor.elements(PieceInfo::whole(entry.span->info));
       const std::int64_t held = source.elements(parameter, saved_names(tensor.name, stage.local).front());
       if (held != needed)
-        throw UserError(folder_of(saved) + ": holds " + std::to_string(held) + " elements of the " + tensor.name +
-                        " of " + parameter + ", and " + stage.optimizer.name + " needs " + std::to_string(needed) +
-                        "; resume with the optimizer of the run that saved it");
+        throw UserError(
+            "{}: holds {} elements of the {} of {}, and {} needs {}; resume with the optimizer of the run that saved "
+            "it",
+            folder_of(saved), held, tensor.name, parameter, stage.optimizer.name, needed);
     }
     for (const auto& [name, dtype] : expected)
       if (source.dtype(parameter, name) != dtype)
-        throw UserError(folder_of(saved) + ": holds the " + name + " of " + parameter + " in " +
-                        c10::toString(source.dtype(parameter, name)) + ", and this run keeps it in " +
-                        c10::toString(dtype) +
-                        "; resume with the precision and the optimizer's options of the run that saved it");
+        throw UserError(
+            "{}: holds the {} of {} in {}, and this run keeps it in {}; resume with the precision and the optimizer's "
+            "options of the run that saved it",
+            folder_of(saved), name, parameter, c10::toString(source.dtype(parameter, name)), c10::toString(dtype));
   }
 }
 

@@ -58,27 +58,26 @@ constexpr std::size_t header_values = std::size_t{1} << 22;  // of half a millio
 std::uint64_t read_header_length(const data::InputFile& file) {
   if (file.size() < 8) {
     throw UserError(Place{file.path()},
-                    "holds " + std::to_string(file.size()) +
-                        " bytes; a safetensors file starts with the 8 bytes of its header's length");
+                    "holds {} bytes; a safetensors file starts with the 8 bytes of its header's length", file.size());
   }
   std::uint64_t length = 0;
   file.read_at(0, &length, sizeof length);
   if (length > header_limit) {
-    throw UserError(Place{file.path()}, "claims a header of " + std::to_string(length) +
-                                            " bytes, and the format allows " + std::to_string(header_limit) +
-                                            "; this is no safetensors file");
+    throw UserError(Place{file.path()},
+                    "claims a header of {} bytes, and the format allows {}; this is no safetensors file", length,
+                    header_limit);
   }
   if (length > file.size() - 8) {
-    throw UserError(Place{file.path()}, "claims a header of " + std::to_string(length) + " bytes, and the file ends " +
-                                            std::to_string(file.size() - 8) +
-                                            " bytes after its length; is it cut off?");
+    throw UserError(Place{file.path()},
+                    "claims a header of {} bytes, and the file ends {} bytes after its length; is it cut off?", length,
+                    file.size() - 8);
   }
   return length;
 }
 
 // What is wrong with a header's entry, with the tensor's name.
 [[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
-  throw UserError(Place{path}, "tensor '" + text::one_line(name) + "' " + what);
+  throw UserError(Place{path}, "tensor '{}' {}", text::one_line(name), what);
 }
 
 const FormatDtype* known_dtype(at::ScalarType dtype) {
@@ -215,16 +214,17 @@ void SafetensorsFile::check_tiling() const {
     expected = end;
   }
   if (expected != size_) {
-    throw UserError(Place{path()}, "has " + std::to_string(size_ - expected) + " bytes after its last tensor");
+    throw UserError(Place{path()}, "has {} bytes after its last tensor", size_ - expected);
   }
 }
 
 data::InputFile SafetensorsFile::open() const {
   data::InputFile file(path_);
   if (file.size() != size_)
-    throw EnvironmentError(path_ + ": was cut or altered: it had " + std::to_string(size_) + " bytes and has " +
-                           std::to_string(file.size()) +
-                           " now, while it was in use; leave files alone while a run reads them");
+    throw EnvironmentError(
+        "{}: was cut or altered: it had {} bytes and has {} now, while it was in use; leave files alone while a run "
+        "reads them",
+        path_, size_, file.size());
   return file;
 }
 
@@ -266,7 +266,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<
   std::uint64_t offset = header_.size();
   for (const TensorSpec& spec : sorted) {
     const bool added = targets_.try_emplace(spec.name, Target{{spec.dtype, spec.shape, offset}, {}}).second;
-    if (!added || spec.name == "__metadata__") throw Bug(path + ": two tensors of the name " + spec.name);
+    if (!added || spec.name == "__metadata__") throw Bug("{}: two tensors of the name {}", path, spec.name);
     order_.push_back(spec.name);
     offset += bytes_of(spec);
   }
@@ -284,7 +284,7 @@ void SafetensorsWriter::put(std::uint64_t offset, const void* source, std::size_
 
 void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin, const at::Tensor& source) {
   const auto found = targets_.find(name);
-  if (found == targets_.end()) throw Bug(file_.path() + ": was not announced to hold a tensor " + name);
+  if (found == targets_.end()) throw Bug("{}: was not announced to hold a tensor {}", file_.path(), name);
   auto& [entry, written] = found->second;
   const std::int64_t count = source.numel();
   strata_check(source.is_contiguous(), "SafetensorsWriter::write_range: the source is contiguous");
@@ -292,7 +292,7 @@ void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin,
                "SafetensorsWriter::write_range: no such range");
   if (count == 0) return;
   const auto range = boost::icl::interval<std::int64_t>::right_open(begin, begin + count);
-  if (boost::icl::intersects(written, range)) throw Bug(file_.path() + ": elements written twice in " + name);
+  if (boost::icl::intersects(written, range)) throw Bug("{}: elements written twice in {}", file_.path(), name);
   written += range;
   const std::uint64_t offset = offset_of(entry, begin);
   in_dtype(source, entry.dtype, [&](std::uint64_t at, const at::Tensor& part, const at::Tensor& in_file) {
@@ -303,7 +303,7 @@ void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin,
 
 void SafetensorsWriter::check_whole(const std::string& name, const Target& target) const {
   const bool whole = boost::icl::length(target.written) == element_count(target.entry.shape);
-  if (!whole) throw Bug(file_.path() + ": elements of " + name + " were never written");
+  if (!whole) throw Bug("{}: elements of {} were never written", file_.path(), name);
 }
 
 void SafetensorsWriter::transpose(const std::string& name) {

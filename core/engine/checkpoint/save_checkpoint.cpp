@@ -153,8 +153,9 @@ void CheckpointSaver::try_saving() {
 
 void CheckpointSaver::check_shared(const std::filesystem::path& folder) const {
   if (!is_seen(folder))
-    throw UserError(folder.string() + ": rank " + std::to_string(session_.stage().rank) +
-                    " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
+    throw UserError(
+        "{}: rank {} does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share",
+        folder.string(), session_.stage().rank);
 }
 
 void CheckpointSaver::share_owner() {
@@ -257,7 +258,7 @@ void CheckpointSaver::write(const Progress& progress) {
            // is there
       saved.files.push_back(checkpoint::RangeIndex(folder, shards, saved.parameters).save());
     } catch (const checkpoint::DamagedCheckpoint& error) {
-      throw Bug(stage.partitioner.name + " does not own every element once: " + error.what());
+      throw Bug("{} does not own every element once: {}", stage.partitioner.name, error.what());
     }
   });
 
@@ -269,8 +270,8 @@ void CheckpointSaver::write(const Progress& progress) {
     try {
       return verification.advance(written_round_bytes);
     } catch (const checkpoint::DamagedCheckpoint& error) {
-      throw EnvironmentError(std::string(error.what()) +
-                             ": the disk does not give back what was written a moment ago; earlier checkpoints stay");
+      throw EnvironmentError("{}: the disk does not give back what was written a moment ago; earlier checkpoints stay",
+                             error.what());
     }
   }).check();
   once([&] {
@@ -319,8 +320,8 @@ void CheckpointSaver::finish(const checkpoint::TrainingCheckpoint& saved) {
   try {
     checkpoint::TrainingCheckpoint::read(folder);
   } catch (const checkpoint::DamagedCheckpoint& error) {
-    throw EnvironmentError(std::string(error.what()) +
-                           ": the disk does not give back what was written a moment ago; earlier checkpoints stay");
+    throw EnvironmentError("{}: the disk does not give back what was written a moment ago; earlier checkpoints stay",
+                           error.what());
   }
   folder_.finish(saved.step);
   const std::int64_t keep = config_.checkpoint.keep;

@@ -85,7 +85,8 @@ std::string SourceFolder::copy_into(const fs::path& destination) const {
   if (fs::is_directory(folder_ / templates, error)) {
     fs::create_directory(destination / templates, error);
     if (error)
-      throw EnvironmentError((destination / templates).string() + ": cannot be made: " + describe_errno(error.value()));
+      throw EnvironmentError("{}: cannot be made: {}", (destination / templates).string(),
+                             describe_errno(error.value()));
     copy_files(folder_ / templates, destination / templates, left);
   }
   if (left.empty()) return "";

@@ -1,5 +1,7 @@
 #include "checkpoint/state_shard.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 
 #include "checkpoint/finite.hpp"
@@ -14,7 +16,7 @@ constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;
 }  // namespace
 
 std::string name_of_group(const std::string& state, int group) {
-  return state + " of group " + std::to_string(group);
+  return format("{} of group {}", state, group);
 }
 
 std::vector<std::string> saved_names(const std::string& state, const std::optional<LocalTraining>& local) {

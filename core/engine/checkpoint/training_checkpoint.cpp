@@ -1,5 +1,7 @@
 #include "checkpoint/training_checkpoint.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -143,15 +145,15 @@ SavedFile write_saved(const fs::path& folder, const std::string& name, const std
 }
 
 std::string shard_name(std::int64_t rank, std::int64_t world_size) {
-  return "shard-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".safetensors";
+  return format("shard-{}-of-{}.safetensors", rank, world_size);
 }
 
 std::string rank_file_name(std::int64_t rank, std::int64_t world_size) {
-  return "rank-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".safetensors";
+  return format("rank-{}-of-{}.safetensors", rank, world_size);
 }
 
 std::string former_rank_file_name(std::int64_t rank, std::int64_t world_size) {
-  return "rank-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".json";
+  return format("rank-{}-of-{}.json", rank, world_size);
 }
 
 bool is_shard(const std::string& name) {
@@ -206,7 +208,7 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   std::error_code problem;
   const fs::file_status status = fs::status(folder, problem);
   if (!fs::status_known(status))
-    throw EnvironmentError(folder.string() + ": cannot be looked at: " + describe_errno(problem.value()));
+    throw EnvironmentError("{}: cannot be looked at: {}", folder.string(), describe_errno(problem.value()));
   if (!fs::is_directory(status)) damaged(folder, "is no folder; a checkpoint is one");
   const std::string content = read_text(path);
   check_text(path, content);
@@ -223,8 +225,9 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   }
   if (format < 1 || format > newest_format)
     throw UserError(Place{path.string()},
-                    "is of format " + std::to_string(format) + ", and this version of Strata reads formats 1 to " +
-                        std::to_string(newest_format) + "; use the version that wrote it, or a newer one");
+                    "is of format {}, and this version of Strata reads formats 1 to {}; use the version that wrote it, "
+                    "or a newer one",
+                    format, newest_format);
   return checkpoint;
 }
 

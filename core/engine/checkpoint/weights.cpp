@@ -42,7 +42,7 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
           map.ignored.push_back(other);  // the tie's second spelling
         continue;
       }
-      if (external[parameter.name].empty()) throw Bug("the model gives no checkpoint name for " + parameter.name);
+      if (external[parameter.name].empty()) throw Bug("the model gives no checkpoint name for {}", parameter.name);
       map.entries.push_back({parameter.name, parameter.shape, external[parameter.name], parameter.split});
     }
   }
@@ -215,22 +215,22 @@ at::ScalarType export_type(const std::string& name, const std::string& model_con
   const std::string advice = "; name float32, bfloat16 or float16 as the type of the exported weights";
   if (name != "source") {
     const std::optional<at::ScalarType> type = known(name);
-    if (!type) throw UserError("the type of exported weights is " + name + advice);
+    if (!type) throw UserError("the type of exported weights is {}{}", name, advice);
     return *type;
   }
   if (model_config.empty())
-    throw UserError("the run's weights did not come from a folder, so there is no type of a source" + advice);
+    throw UserError("the run's weights did not come from a folder, so there is no type of a source{}", advice);
   const text::JsonDocument config(model_config, {"config.json"});
   for (const char* const key : {"dtype", "torch_dtype"}) {
     const std::optional<text::JsonValue> value = config.object().find(key);
     if (!value) continue;
     const std::optional<at::ScalarType> type = known(value->text());
     if (!type)
-      throw UserError("the config.json that the run's weights came with has the " + std::string(key) + " " +
-                      text::shown(value->json()) + advice);
+      throw UserError("the config.json that the run's weights came with has the {} {}{}", key,
+                      text::shown(value->json()), advice);
     return *type;
   }
-  throw UserError("the config.json that the run's weights came with names no dtype" + advice);
+  throw UserError("the config.json that the run's weights came with names no dtype{}", advice);
 }
 
 std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,

@@ -12,7 +12,7 @@ std::string number(std::int64_t value) {
 std::int64_t product(std::int64_t left, std::int64_t right, const Place& place) {
   std::int64_t result = 0;
   if (__builtin_mul_overflow(left, right, &result)) {
-    throw UserError(place, number(left) + " x " + number(right) + " is more than a 64-bit number holds");
+    throw UserError(place, "{} x {} is more than a 64-bit number holds", number(left), number(right));
   }
   return result;
 }
@@ -43,15 +43,15 @@ ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_o
     const std::int64_t ranks = product(model, *data.value, data.place);
     if (ranks != world_size) {
       throw UserError(data.place,
-                      "parallel: " + world + " is not " + shape + " x data " + number(*data.value) + " = " +
-                          number(ranks) + "; start " + number(ranks) + " ranks, or leave parallel.data out (auto)" +
-                          (world_size % model == 0 ? ", which makes it " + number(world_size / model) : ""));
+                      "parallel: {} is not {} x data {} = {}; start {} ranks, or leave parallel.data out (auto){}",
+                      world, shape, number(*data.value), number(ranks), number(ranks),
+                      world_size % model == 0 ? ", which makes it " + number(world_size / model) : "");
     }
   } else if (world_size % model != 0) {
     throw UserError(given.at(axes.front()).place,
-                    "parallel: " + world + " cannot be divided by " + shape + " = " + number(model) +
-                        ", so there is no data-parallel size; the nearest legal world sizes are " +
-                        nearest_multiples(world_size, model));
+                    "parallel: {} cannot be divided by {} = {}, so there is no data-parallel size; the nearest legal "
+                    "world sizes are {}",
+                    world, shape, number(model), nearest_multiples(world_size, model));
   }
   sizes.mesh.set(Axis::Data, static_cast<int>(world_size / model));
   sizes.text = "data-parallel size " + number(sizes.size(Axis::Data)) + " = " + world + " / (" + shape + ")";
@@ -64,9 +64,8 @@ Batch solve_batch(const BatchRequest& request) {
   const ParallelSizes& parallel = request.parallel;
   const std::string ranks = "data-parallel size " + number(parallel.size(Axis::Data));
   if (!micro_batch.value && !global_batch.value)
-    throw UserError(accumulation.place, std::string("train: ") +
-                                            (accumulation.value ? "accumulation alone" : "no batch size") +
-                                            " is given; give train.micro_batch or train.global_batch (samples)");
+    throw UserError(accumulation.place, "train: {} is given; give train.micro_batch or train.global_batch (samples)",
+                    accumulation.value ? "accumulation alone" : "no batch size");
   Batch batch;
   batch.micro_batch = micro_batch.value.value_or(0);
   batch.accumulation = accumulation.value.value_or(1);
@@ -75,11 +74,11 @@ Batch solve_batch(const BatchRequest& request) {
   const std::int64_t per_pass = product(batch.micro_batch, parallel.size(Axis::Data), micro_batch.place);
   const auto divide = [&](std::int64_t unit, const std::string& divisor, const std::string& wanted) {
     if (batch.global_batch % unit == 0) return batch.global_batch / unit;
-    throw UserError(global_batch.place, "train.global_batch " + number(batch.global_batch) + " / (" + divisor + " x " +
-                                            ranks + " = " + number(unit) + ") is no whole number, so " + wanted +
-                                            " cannot be derived from it (" + parallel.text +
-                                            "); the nearest legal values of global_batch are " +
-                                            nearest_multiples(batch.global_batch, unit));
+    throw UserError(global_batch.place,
+                    "train.global_batch {} / ({} x {} = {}) is no whole number, so {} cannot be derived from it ({}); "
+                    "the nearest legal values of global_batch are {}",
+                    number(batch.global_batch), divisor, ranks, number(unit), wanted, parallel.text,
+                    nearest_multiples(batch.global_batch, unit));
   };
   if (!global_batch.value) {
     batch.global_batch = product(per_pass, batch.accumulation, micro_batch.place);
@@ -96,11 +95,10 @@ Batch solve_batch(const BatchRequest& request) {
              batch.global_batch != expected) {
     throw UserError(
         global_batch.place,
-        "train.global_batch " + number(batch.global_batch) + " is not micro_batch " + number(batch.micro_batch) +
-            " x accumulation " + number(batch.accumulation) + " x " + ranks + " = " + number(expected) +
-            " (all three are given, none derived; " + parallel.text +
-            "); leave one out to have it derived: without accumulation the nearest legal values of global_batch are " +
-            nearest_multiples(batch.global_batch, per_pass));
+        "train.global_batch {} is not micro_batch {} x accumulation {} x {} = {} (all three are given, none derived; "
+        "{}); leave one out to have it derived: without accumulation the nearest legal values of global_batch are {}",
+        number(batch.global_batch), number(batch.micro_batch), number(batch.accumulation), ranks, number(expected),
+        parallel.text, nearest_multiples(batch.global_batch, per_pass));
   }
   return batch;
 }

@@ -11,14 +11,14 @@ namespace {
 
 [[noreturn]] void unknown(const Entry& entry, const std::string& path, const std::string& what,
                           const std::vector<std::string>& known) {
-  throw UserError(entry.place, what + " " + shown(path) + "; " + suggestion(entry.key, known));
+  throw UserError(entry.place, "{} {}; {}", what, shown(path), suggestion(entry.key, known));
 }
 
 void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {
   const std::vector<std::string>& choices = spec.choices;
   const bool free_text = spec.type == "text" && choices.empty();
   const bool meant = free_text || std::find(choices.begin(), choices.end(), "auto") != choices.end();
-  if (is_auto(value) && !meant) throw UserError(value.place, path + ": auto has no rule here; give the value");
+  if (is_auto(value) && !meant) throw UserError(value.place, "{}: auto has no rule here; give the value", path);
   typed_option(value, spec, path);
 }
 
@@ -51,7 +51,7 @@ void check_options(const Entry& entry, const Node& slot_section, const PluginSlo
       check_value(option.value, *spec, full);
     } catch (const UserError& error) {
       if (slot.kind != "model" || spec->name != "preset" || option.value.kind != NodeKind::Scalar) throw;
-      throw UserError(std::string(error.what()) + "; as a folder of weights (model.init) it is not there either");
+      throw UserError("{}; as a folder of weights (model.init) it is not there either", error.what());
     }
   }
 }
@@ -71,7 +71,7 @@ void check_section(const Node& node, const std::string& path, const PluginSource
   if (node.kind == NodeKind::Null) return;
   if (node.kind != NodeKind::Map) {
     const std::string found = node.kind == NodeKind::Scalar ? shown(node.text) : "a list";
-    throw UserError(node.place, path + " is a section, `" + path + ": {key: value}`; " + found + " was found");
+    throw UserError(node.place, "{} is a section, `{}: {{key: value}}`; {} was found", path, path, found);
   }
   const PluginSlot* slot = plugin_slot(path);
   if (slot != nullptr) check_plugin(node, *slot, plugins);
@@ -97,20 +97,19 @@ void check_plugin(const Node& section, const PluginSlot& slot, const PluginSourc
   if (node == nullptr) return;
   const std::string path = slot.path + ".plugin";
   if (node->kind != NodeKind::Scalar || node->text.empty())
-    throw UserError(node->place, path + ": the name of a plugin, or the absolute path of one, is expected");
+    throw UserError(node->place, "{}: the name of a plugin, or the absolute path of one, is expected", path);
   if (slot.optional && node->text == "none") return;
   if (node->text.find('/') != std::string::npos && !std::filesystem::path(node->text).is_absolute()) {
-    throw UserError(node->place,
-                    path + ": " + shown(node->text) + " is a relative path; give a name or an absolute path");
+    throw UserError(node->place, "{}: {} is a relative path; give a name or an absolute path", path, shown(node->text));
   }
   std::optional<PluginSchema> found;
   try {
     found = plugins.find(slot.kind, node->text);
   } catch (const UserError& error) {
-    throw UserError(node->place, path + ": " + error.what());
+    throw UserError(node->place, "{}: {}", path, error.what());
   }
   if (!found)
-    throw UserError(node->place, path + ": " + plugins.missing(slot.kind, node->text) + number_key(slot, *node));
+    throw UserError(node->place, "{}: {}{}", path, plugins.missing(slot.kind, node->text), number_key(slot, *node));
 }
 
 void check_keys(const Node& tree, const PluginSource& plugins) {

@@ -31,7 +31,7 @@ std::string first_that_holds(const std::string& file, const std::vector<fs::path
     if (fs::exists(folder / file, error)) return folder.string();
     tried += (tried.empty() ? "" : ", ") + folder.string();
   }
-  throw EnvironmentError(missing + " in none of: " + tried + "; " + remedy);
+  throw EnvironmentError("{} in none of: {}; {}", missing, tried, remedy);
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ void refuse_given(const Node& tree, const Idle& idle) {
     if (made_idle_in > given->tree || (made_idle_in == given->tree && says_no(*by))) continue;
     const bool is_home = key.starts_with("offload.") && key.ends_with(".plugin");
     const std::string name = is_home ? key.substr(0, key.rfind('.')) : key;
-    throw UserError(given->place, name + " is " + given->text + ", which does nothing: " + idle.found + "; " +
-                                      idle.remedy + ", or leave " + name + " out");
+    throw UserError(given->place, "{} is {}, which does nothing: {}; {}, or leave {} out", name, given->text,
+                    idle.found, idle.remedy, name);
   }
 }
 

@@ -23,14 +23,14 @@ std::optional<Value> value_of(const Node& rule, const std::string& path, const s
 std::vector<std::string> patterns(const Node& rule, const std::string& path) {
   const Node* match = rule.get("match");
   if (match == nullptr)
-    throw UserError(rule.place, path + ".match must be given: the names of parameters, as in \"*.bias\"");
+    throw UserError(rule.place, "{}.match must be given: the names of parameters, as in \"*.bias\"", path);
   std::vector<std::string> names;
   if (match->kind == NodeKind::Scalar) names.push_back(match->text);
   for (const Node& item : match->items) names.push_back(item.kind == NodeKind::Scalar ? item.text : "");
   if (names.empty() || std::find(names.begin(), names.end(), "") != names.end())
-    throw UserError(
-        match->place,
-        path + ".match: a name or a list of names is expected, as in \"*.bias\" or [\"*.bias\", \"*norm*\"]");
+    throw UserError(match->place,
+                    "{}.match: a name or a list of names is expected, as in \"*.bias\" or [\"*.bias\", \"*norm*\"]",
+                    path);
   return names;
 }
 
@@ -40,25 +40,25 @@ std::optional<double> learning_rate_factor(const Node& rule, const std::string& 
   const std::optional<double> own = value_of<double>(rule, path, "learning_rate", "number");
   const std::optional<double> factor = value_of<double>(rule, path, "learning_rate_factor", "number");
   if (own && factor)
-    throw UserError(rule.place,
-                    path + ": one of learning_rate and learning_rate_factor is expected, and both are given");
+    throw UserError(rule.place, "{}: one of learning_rate and learning_rate_factor is expected, and both are given",
+                    path);
   if (!own) return factor;
   const double base = learning_rate.base.value_or(0.0);
   if (base == 0.0 && *own != 0.0)
-    throw UserError(rule.place, path + ".learning_rate: learning_rate.base is " +
-                                    (learning_rate.base ? "0" : "not given") +
-                                    ", so there is no schedule that it could follow; set it");
+    throw UserError(rule.place,
+                    "{}.learning_rate: learning_rate.base is {}, so there is no schedule that it could follow; set it",
+                    path, learning_rate.base ? "0" : "not given");
   return *own == base ? 1.0 : *own / base;
 }
 
 ParameterRule read_rule(const Node& node, const std::string& path, const LearningRateConfig& learning_rate,
                         const PluginChoice& optimizer) {
   if (node.kind != NodeKind::Map)
-    throw UserError(node.place, path + ": a rule is expected, as in {match: \"*.bias\", weight_decay: 0}");
+    throw UserError(node.place, "{}: a rule is expected, as in {{match: \"*.bias\", weight_decay: 0}}", path);
   for (const Entry& entry : node.entries)
     if (std::find(known_keys.begin(), known_keys.end(), entry.key) == known_keys.end())
-      throw UserError(entry.place,
-                      "unknown key " + shown(path + "." + entry.key) + "; " + suggestion(entry.key, known_keys));
+      throw UserError(entry.place, "unknown key {}; {}", shown(path + "." + entry.key),
+                      suggestion(entry.key, known_keys));
   ParameterRule rule;
   rule.path = path;
   rule.place = node.place;
@@ -69,11 +69,11 @@ ParameterRule read_rule(const Node& node, const std::string& path, const Learnin
   if (!rule.trainable && !rule.learning_rate_factor && !rule.weight_decay)
     throw UserError(
         node.place,
-        path +
-            ": says nothing of what it matches; give trainable, learning_rate, learning_rate_factor or weight_decay");
+        "{}: says nothing of what it matches; give trainable, learning_rate, learning_rate_factor or weight_decay",
+        path);
   if (rule.weight_decay && !optimizer.options.contains("weight_decay"))
-    throw UserError(node.get("weight_decay")->place,
-                    path + ".weight_decay: optimizer/" + optimizer.name + " has no weight decay; leave it out");
+    throw UserError(node.get("weight_decay")->place, "{}.weight_decay: optimizer/{} has no weight decay; leave it out",
+                    path, optimizer.name);
   return rule;
 }
 

@@ -13,7 +13,7 @@ Format format_of(const std::string& path) {
   if (extension == ".yaml" || extension == ".yml") return Format::Yaml;
   if (extension == ".toml") return Format::Toml;
   if (extension == ".json") return Format::Json;
-  throw UserError({path}, "the name must end in .yaml, .yml, .toml or .json, which says how to read the file");
+  throw UserError(Place{path}, "the name must end in .yaml, .yml, .toml or .json, which says how to read the file");
 }
 
 std::string bytes_of(const std::string& path) {
@@ -23,7 +23,7 @@ std::string bytes_of(const std::string& path) {
     file.read_at(0, bytes.data(), bytes.size());
     return bytes;
   } catch (const MissingFile&) {
-    throw UserError({path}, "no such config file");
+    throw UserError(Place{path}, "no such config file");
   }
 }
 
@@ -58,18 +58,18 @@ Node read_file(const std::string& path) {
 Node parse_value(std::string_view text, const std::string& source) {
   Node node;
   if (text.find('\n') != std::string_view::npos)
-    throw UserError({source}, shown(text) + ": a value on one line is expected");
+    throw UserError(Place{source}, "{}: a value on one line is expected", shown(text));
   try {
     node = parse_yaml(SourceText(text, source));
   } catch (const UserError& error) {
-    throw UserError(std::string(error.what()) + " in the value " + shown(text));
+    throw UserError("{} in the value {}", error.what(), shown(text));
   }
   // On one line, a section or list that starts no bracket is in block style: `a: b`, `- a`.
   const bool collection = node.kind == NodeKind::Map || node.kind == NodeKind::Sequence;
   const std::size_t first = text.find_first_not_of(" \t");
   if (collection && text[first] != '{' && text[first] != '[') {
-    throw UserError({source},
-                    shown(text) + ": write a list as [a, b], a section as {a: b} and text that has `: ` in quotes");
+    throw UserError(Place{source}, "{}: write a list as [a, b], a section as {{a: b}} and text that has `: ` in quotes",
+                    shown(text));
   }
   stamp(node, source);
   return node;
@@ -81,12 +81,12 @@ Node parse_setting(std::string_view argument, const std::string& source) {
   const bool named = !path.empty() && path.front() != '.' && path.back() != '.' &&
                      path.find("..") == std::string_view::npos && path.find_first_of(" \t\n") == std::string_view::npos;
   if (equals == std::string_view::npos || !named)
-    throw UserError({source}, shown(argument) + " is not of the form section.key=value");
+    throw UserError(Place{source}, "{} is not of the form section.key=value", shown(argument));
   Node node = parse_value(argument.substr(equals + 1), source);
   if (node.kind == NodeKind::Null)
-    throw UserError({source}, shown(argument) + " gives no value; an empty text is written \"\"");
+    throw UserError(Place{source}, "{} gives no value; an empty text is written \"\"", shown(argument));
   if (std::count(path.begin(), path.end(), '.') >= maximum_depth)
-    throw UserError({source}, shown(argument) + " is nested too deep");
+    throw UserError(Place{source}, "{} is nested too deep", shown(argument));
   Node tree = empty_section({source}, source);
   put_at(tree, path, std::move(node));
   return tree;

@@ -30,8 +30,8 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return builder_.end(), true; }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    throw UserError(source_.place(std::max<std::size_t>(consumed(), 1) - 1),
-                    "not valid JSON: " + text::json_problem(error.what()));
+    throw UserError(source_.place(std::max<std::size_t>(consumed(), 1) - 1), "not valid JSON: {}",
+                    text::json_problem(error.what()));
   }
 
   Node finish() { return builder_.finish(); }

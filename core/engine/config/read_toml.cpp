@@ -89,8 +89,8 @@ Node parse_toml(const SourceText& source) {
     return Walk(source).whole(toml::parse(std::string_view(source.text())));
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
-    throw UserError(source.place(static_cast<int>(at.line), static_cast<int>(at.column)),
-                    "not valid TOML: " + one_line(error.description(), 160));
+    throw UserError(source.place(static_cast<int>(at.line), static_cast<int>(at.column)), "not valid TOML: {}",
+                    one_line(error.description(), 160));
   }
 }
 

@@ -34,7 +34,7 @@ class YamlEvents : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (builder_.wants_key()) throw UserError(at(mark), "an alias cannot be a key");
     const auto found = anchored_.find(anchor);
-    if (found == anchored_.end()) throw UserError(at(mark), builder_.here() + "an alias inside its own anchor");
+    if (found == anchored_.end()) throw UserError(at(mark), "{}an alias inside its own anchor", builder_.here());
     builder_.copy(found->second);
   }
 
@@ -68,7 +68,7 @@ class YamlEvents : public YAML::EventHandler {
 
   void check_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (tag != "?" && tag != "!" && !tag.empty())
-      throw UserError(at(mark), "the tag " + shown(tag) + ": tags are not supported, leave it out");
+      throw UserError(at(mark), "the tag {}: tags are not supported, leave it out", shown(tag));
   }
 
   void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
@@ -86,8 +86,7 @@ class YamlEvents : public YAML::EventHandler {
   void remember(YAML::anchor_t anchor, const Node& node) {
     if (anchor == YAML::NullAnchor) return;
     anchored_values_ += weight(node);
-    if (anchored_values_ > most_values)
-      throw UserError(node.place, "more than " + std::to_string(most_values) + " values in anchors");
+    if (anchored_values_ > most_values) throw UserError(node.place, "more than {} values in anchors", most_values);
     anchored_[anchor] = node;
   }
 
@@ -111,7 +110,7 @@ Node parse_yaml(const SourceText& source) {
   } catch (const YAML::Exception& error) {
     const Place place = error.mark.is_null() ? Place{source.name()}
                                              : source.place(static_cast<std::size_t>(std::max(error.mark.pos, 0)));
-    throw UserError(place, "not valid YAML: " + one_line(error.msg, 160));
+    throw UserError(place, "not valid YAML: {}", one_line(error.msg, 160));
   }
   return events.finish();
 }

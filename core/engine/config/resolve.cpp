@@ -14,15 +14,14 @@ namespace {
 OptionValue typed_layers(const Node& node, const std::string& path) {
   if (node.kind == NodeKind::Scalar && (node.text == "all" || node.text == "none")) return node.text;
   if (node.kind != NodeKind::Sequence)
-    throw UserError(node.place, path + ": all, none or a list of layer numbers like [0, 2] is expected");
+    throw UserError(node.place, "{}: all, none or a list of layer numbers like [0, 2] is expected", path);
   OptionSpec list;
   list.type = "integers";
   list.minimum = "0";
   auto layers = std::get<std::vector<std::int64_t>>(typed_option(node, list, path));
   std::sort(layers.begin(), layers.end());
   const auto twice = std::adjacent_find(layers.begin(), layers.end());
-  if (twice != layers.end())
-    throw UserError(node.place, path + ": layer " + std::to_string(*twice) + " is listed twice");
+  if (twice != layers.end()) throw UserError(node.place, "{}: layer {} is listed twice", path, *twice);
   return layers;
 }
 
@@ -47,7 +46,7 @@ class Resolver {
     const Node& given = present(path);
     if (!rule && is_auto(given)) {
       if (!key.automatic.empty()) return;
-      throw UserError(given.place, path + ": auto has no rule here; give the value (" + key.option.documentation + ")");
+      throw UserError(given.place, "{}: auto has no rule here; give the value ({})", path, key.option.documentation);
     }
     const OptionValue value = typed_value(given, key);
     if (key.set) key.set(run_, value);
@@ -73,8 +72,8 @@ class Resolver {
   const Node& present(const std::string& path) const {
     if (const Node* node = find(tree_, path)) return *node;
     const Key* key = find_key(path);
-    throw UserError(tree_.place, path + " must be given: " +
-                                     (key->kind.empty() ? key->option.documentation : "the name of a plugin"));
+    throw UserError(tree_.place, "{} must be given: {}", path,
+                    key->kind.empty() ? key->option.documentation : "the name of a plugin");
   }
 
   void choose(const Key& key) {
@@ -87,8 +86,9 @@ class Resolver {
     list(key.option.name, node.text);
     for (const OptionSpec& spec : schema.options) {
       if (find_key(slot + "." + spec.name) != nullptr) {
-        throw UserError(node.place, "plugin " + key.kind + "/" + schema.name + " has an option " + spec.name +
-                                        ", which is the engine's own key in " + slot + "; the plugin must rename it");
+        throw UserError(node.place,
+                        "plugin {}/{} has an option {}, which is the engine's own key in {}; the plugin must rename it",
+                        key.kind, schema.name, spec.name, slot);
       }
       choice.options.set(spec.name, option(choice, spec));
     }
@@ -133,8 +133,8 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
   const bool names = run.cut.starts_with("names:") && run.cut.size() > 6;
   if (!run.cut.empty() && !names && std::ranges::find(cuts, run.cut) == cuts.end())
     throw UserError(find(tree, "parallel.cut")->place,
-                    "parallel.cut: " + shown(run.cut) +
-                        "; it is one of auto, flops, measured, parameters, layers and names:PATTERN");
+                    "parallel.cut: {}; it is one of auto, flops, measured, parameters, layers and names:PATTERN",
+                    shown(run.cut));
   std::map<Axis, Given> given;
   for (const Axis axis : axes) given[axis] = resolver.given(std::string("parallel.") + name_of(axis));
   run.parallel = solve_parallel(world.size, world.origin, given);
@@ -148,7 +148,7 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
 void check_partitioned_activations(const Node& tree, const RunConfig& run) {
   if (!run.partitions_inputs) return;
   const auto refuse = [&](const std::string& reason) {
-    throw UserError(find(tree, "activations.partition")->place, "activations.partition: true, and " + reason);
+    throw UserError(find(tree, "activations.partition")->place, "activations.partition: true, and {}", reason);
   };
   if (run.parallel.size(Axis::Tensor) == 1)
     refuse(
@@ -168,8 +168,9 @@ void check_data(const Node& tree, const PluginSource& plugins, const RunConfig& 
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
   if (run.data.order == DataOrder::Own && !plugins.find("data", run.data.plugin.plugin)->can(Capability::OwnOrder))
-    throw UserError(find(tree, "data.order")->place, "data.order: own, and the data plugin " + run.data.plugin.name +
-                                                         " has no order of its own; choose sequential or shuffled");
+    throw UserError(find(tree, "data.order")->place,
+                    "data.order: own, and the data plugin {} has no order of its own; choose sequential or shuffled",
+                    run.data.plugin.name);
 }
 
 // What `section`, or where it leaves that open data, says of documents. Lists what the samples depend on.
@@ -186,10 +187,10 @@ std::optional<std::int64_t> document_end_of(const std::string& section, Resolver
   const bool own_end = end.value.has_value();
   if (!own_end) end = resolver.given("data.document_end");
   if (!end.value)
-    throw UserError(given->place, path + ": separate, and " + of_end +
-                                      " is not given: without the id of the token that ends each document nobody "
-                                      "knows where one ends; set " +
-                                      of_end + " to it, or " + path + ": packed");
+    throw UserError(given->place,
+                    "{}: separate, and {} is not given: without the id of the token that ends each document nobody "
+                    "knows where one ends; set {} to it, or {}: packed",
+                    path, of_end, of_end, path);
   resolver.list(of_end, *end.value, own_end ? "" : "data.document_end");
   return end.value;
 }
@@ -220,7 +221,7 @@ std::vector<std::string> given_of_offload(const Node& tree) {
 void check_automatic_offload(const Node& tree, const RunConfig& run) {
   const Node& automatic = *find(tree, "offload.automatic");
   const auto refuse = [&](const std::string& reason) {
-    throw UserError(automatic.place, "offload is automatic, and " + reason);
+    throw UserError(automatic.place, "offload is automatic, and {}", reason);
   };
   if (run.step_policy == StepPolicy::Speculative)
     refuse(
@@ -254,10 +255,9 @@ void check_offload(const Node& tree, RunConfig& run) {
     const std::string ratio_key = "offload." + std::string(name) + "_ratio", key = "offload." + std::string(of);
     const Node& given = *find(tree, ratio_key);
     if (ratio != 1.0 && !*home)
-      throw UserError(given.place, ratio_key + " is " + given.text + ", and " + key +
-                                       " is none: there is nothing to "
-                                       "divide; set " +
-                                       key + ", or leave the ratio out");
+      throw UserError(given.place,
+                      "{} is {}, and {} is none: there is nothing to divide; set {}, or leave the ratio out", ratio_key,
+                      given.text, key, key);
   }
 }
 
@@ -265,10 +265,10 @@ void check_offload(const Node& tree, RunConfig& run) {
 void check_hosts(const PluginChoice& communicator, const World& world, const PluginSource& plugins) {
   const std::optional<PluginSchema> found = plugins.find("communicator", communicator.plugin);
   if (world.size > 1 && world.one_host == false && found && found->can(Capability::OneHost))
-    throw UserError(communicator.place, "communicator.plugin: " + communicator.plugin +
-                                            " connects ranks of one host only, and this run's " +
-                                            std::to_string(world.size) + " ranks (" + world.origin +
-                                            ") are on several; leave it out, or name one that crosses hosts");
+    throw UserError(communicator.place,
+                    "communicator.plugin: {} connects ranks of one host only, and this run's {} ranks ({}) are on "
+                    "several; leave it out, or name one that crosses hosts",
+                    communicator.plugin, world.size, world.origin);
 }
 
 }  // namespace

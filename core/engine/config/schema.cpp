@@ -27,8 +27,7 @@ OptionValue typed_scalar(const Node& node, const OptionSpec& option) {
   if (option.type == "text") return node.text;
   if (node.quoted && !is_text && option.type != "size") {
     const std::string what = option.type == "boolean" ? "true and false are" : "a number is";
-    throw UserError(node.place,
-                    option.name + ": " + shown(node.text) + " is text in quotes; " + what + " written without");
+    throw UserError(node.place, "{}: {} is text in quotes; {} written without", option.name, shown(node.text), what);
   }
   try {
     return parse_option(option, one_line(is_text ? node.text : without_groups(node.text), 60));
@@ -57,7 +56,7 @@ std::string expected(const OptionSpec& option) {
 
 void check_shape(const Node& node, const OptionSpec& option) {
   const auto refuse = [&](const Node& wrong, const std::string& found) {
-    throw UserError(wrong.place, option.name + ": " + found + "; it must be " + expected(option));
+    throw UserError(wrong.place, "{}: {}; it must be {}", option.name, found, expected(option));
   };
   if (node.kind == NodeKind::Null) refuse(node, "no value");
   if (node.kind == NodeKind::Map) refuse(node, "a section");

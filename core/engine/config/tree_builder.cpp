@@ -34,7 +34,7 @@ std::size_t weight(const Node& node) {
 
 SourceText::SourceText(std::string_view bytes, std::string name) : name_(std::move(name)) {
   if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);  // a byte order mark, as Windows editors leave it
-  if (bytes.size() > largest_config) throw UserError({name_}, "larger than 1 MiB, so this is no config file");
+  if (bytes.size() > largest_config) throw UserError(Place{name_}, "larger than 1 MiB, so this is no config file");
   text_ = bytes;
   for (std::size_t at = 0; at < text_.size(); ++at) {
     if (text_[at] == '\n') line_starts_.push_back(at + 1);
@@ -113,7 +113,7 @@ Node TreeBuilder::made(NodeKind kind, const Place& place) const {
 
 void TreeBuilder::begin(NodeKind kind, const Place& place) {
   if (open_.size() >= static_cast<std::size_t>(maximum_depth)) {
-    throw UserError(place, "nested deeper than " + std::to_string(maximum_depth) + " sections");
+    throw UserError(place, "nested deeper than {} sections", maximum_depth);
   }
   open_.push_back({made(kind, place), {}, "", {}, false});
 }
@@ -126,10 +126,10 @@ const Node& TreeBuilder::end() {
 
 const Node& TreeBuilder::scalar(const Place& place, std::string text, bool quoted) {
   if (!quoted && has_leading_zero(text)) {
-    throw UserError(
-        place, path() + ": " + shown(text) + " has a leading zero; leave it out, or quote the value if it is text");
+    throw UserError(place, "{}: {} has a leading zero; leave it out, or quote the value if it is text", path(),
+                    shown(text));
   }
-  if (text.find('\0') != std::string::npos) throw UserError(place, here() + "text with a zero byte in it");
+  if (text.find('\0') != std::string::npos) throw UserError(place, "{}text with a zero byte in it", here());
   Node node = made(NodeKind::Scalar, place);
   node.text = std::move(text);
   node.quoted = quoted;
@@ -152,16 +152,14 @@ void TreeBuilder::key(const Place& place, const std::string& text) {
   const std::string outer = path();
   const std::string full = outer + (outer.empty() ? "" : ".") + text;
   if (text.empty() || text.find('\0') != std::string::npos)
-    throw UserError(place, "a key without a name" + (outer.empty() ? "" : " in " + outer));
-  if (text.size() > longest_key)
-    throw UserError(place, "a key of " + std::to_string(text.size()) + " bytes: " + shown(text));
+    throw UserError(place, "a key without a name{}", outer.empty() ? "" : " in " + outer);
+  if (text.size() > longest_key) throw UserError(place, "a key of {} bytes: {}", text.size(), shown(text));
   if (text == "<<")
-    throw UserError(place,
-                    "merge keys (<<) are not supported; write the entries out" + (outer.empty() ? "" : " in " + outer));
+    throw UserError(place, "merge keys (<<) are not supported; write the entries out{}",
+                    outer.empty() ? "" : " in " + outer);
   const auto [first, added] = open.lines.try_emplace(text, place.line);
   if (!added) {
-    throw UserError(
-        place, "key " + shown(full) + " is given twice, first on line " + std::to_string(first->second) + "; keep one");
+    throw UserError(place, "key {} is given twice, first on line {}; keep one", shown(full), first->second);
   }
   open.key = text;
   open.key_place = place;
@@ -170,7 +168,7 @@ void TreeBuilder::key(const Place& place, const std::string& text) {
 
 const Node& TreeBuilder::add(Node node) {
   if (++values_ > most_values) {
-    throw UserError(node.place, "more than " + std::to_string(most_values) + " values, so this is no config file");
+    throw UserError(node.place, "more than {} values, so this is no config file", most_values);
   }
   if (open_.empty()) return root_ = std::move(node);
   Open& open = open_.back();

@@ -25,15 +25,16 @@ DocumentSamples::DocumentSamples(const TokenSource& source, std::int64_t seq_len
     if (progress) progress(first + std::ssize(block));
   }
   if (document == 0)
-    throw UserError(Place{source.path()}, "the end of a document, token " + std::to_string(end) +
-                                              ", never occurs: the whole file is one document; give the id with "
-                                              "which the file's documents end, or pack the documents of the data");
+    throw UserError(Place{source.path()},
+                    "the end of a document, token {}, never occurs: the whole file is one document; give the id with "
+                    "which the file's documents end, or pack the documents of the data",
+                    end);
   add(source, document, source.token_count());
   if (count() == 0)
-    throw UserError(
-        Place{source.path()},
-        "every document is empty or of one token, or its targets are masked, with nothing to predict: token " +
-            std::to_string(end) + " is taken as the end of a document; is it the id of another tokenizer?");
+    throw UserError(Place{source.path()},
+                    "every document is empty or of one token, or its targets are masked, with nothing to predict: "
+                    "token {} is taken as the end of a document; is it the id of another tokenizer?",
+                    end);
 }
 
 // Tokens [first, last) of the row are a document.

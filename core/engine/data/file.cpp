@@ -31,7 +31,7 @@ std::string folder_of(const std::string& path) {
 std::string temporary_name(const std::string& path) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
-    throw EnvironmentError("the system gives no random numbers: " + describe_errno(errno));
+    throw EnvironmentError("the system gives no random numbers: {}", describe_errno(errno));
   return fmt::format("{}{}{:0{}x}", path, temporary_mark, number, temporary_digits);
 }
 
@@ -51,7 +51,7 @@ OutputFile::OutputFile(std::string path, Existing existing)
   descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ >= 0) return;
   const int error = errno;
-  if (error == ENOENT) throw UserError(Place{path_}, "its folder " + folder_of(path_) + " does not exist");
+  if (error == ENOENT) throw UserError(Place{path_}, "its folder {} does not exist", folder_of(path_));
   throw_cannot_open(path_, "cannot be written", error);
 }
 
@@ -68,8 +68,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail(const char* action, int error, std::uint64_t bytes) const {
-  throw EnvironmentError(path_ + ": " + action + " " + config::format_bytes(static_cast<std::int64_t>(bytes)) +
-                         " failed: " + describe_errno(error));
+  throw EnvironmentError("{}: {} {} failed: {}", path_, action, config::format_bytes(static_cast<std::int64_t>(bytes)),
+                         describe_errno(error));
 }
 
 void OutputFile::reserve(std::uint64_t bytes) {
@@ -128,7 +128,7 @@ void OutputFile::finish() {
   // Under Refuse this is for file systems without RENAME_NOREPLACE; the constructor has looked already.
   if (existing_ == Existing::Replace || (result != 0 && (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)))
     result = std::rename(temporary_.c_str(), path_.c_str());
-  if (result != 0) throw EnvironmentError(path_ + ": cannot be given its name: " + describe_errno(errno));
+  if (result != 0) throw EnvironmentError("{}: cannot be given its name: {}", path_, describe_errno(errno));
   ::close(std::exchange(descriptor_, -1));
   flush_folder(folder_of(path_));
 }
@@ -146,8 +146,9 @@ void flush_folder(const std::string& folder) {
   };
   const auto check = [&](int error) {
     if (!refused(error))
-      throw EnvironmentError(folder + ": flushing the names in this folder failed: " + describe_errno(error) +
-                             "; what was written there may be lost in a power failure");
+      throw EnvironmentError(
+          "{}: flushing the names in this folder failed: {}; what was written there may be lost in a power failure",
+          folder, describe_errno(error));
   };
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return check(errno);

@@ -78,10 +78,10 @@ void OrderedSamples::read(std::int64_t position, std::int64_t* tokens, std::uint
     return source_.copy_mask(first, seq_len_ + 1, is_target);
   }
   if (position >= own_->count())
-    throw UserError(Place{source_.path()}, "the order of the plugin " + source_.plugin_name() + " holds " +
-                                               std::to_string(own_->count()) +
-                                               " samples, as many as train.steps take, and the run goes on behind "
-                                               "them; raise train.steps");
+    throw UserError(Place{source_.path()},
+                    "the order of the plugin {} holds {} samples, as many as train.steps take, and the run goes on "
+                    "behind them; raise train.steps",
+                    source_.plugin_name(), own_->count());
   std::fill_n(is_target, seq_len_ + 1, std::uint8_t{1});
   plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, tokens, is_target); });
 }

@@ -25,8 +25,9 @@ std::string temporary_files() {
 std::string make_temporary_folder(const std::string& name) {
   std::string path = temporary_files() + "/" + name + "-XXXXXX";
   if (mkdtemp(path.data()) != nullptr) return path;
-  throw EnvironmentError("cannot make a folder for temporary files, " + path + ": " + describe_errno(errno) +
-                         "; set TMPDIR to a folder that can be written to");
+  throw EnvironmentError(
+      "cannot make a folder for temporary files, {}: {}; set TMPDIR to a folder that can be written to", path,
+      describe_errno(errno));
 }
 
 }  // namespace strata::data

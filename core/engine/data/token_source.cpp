@@ -17,15 +17,14 @@ TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std:
     try {
       set_ = plugin.open(path_);
     } catch (const MissingFile& error) {
-      throw UserError(std::string(error.what()) +
-                      "; correct the path, or make a token file of text: `strata data pack`");
+      throw UserError("{}; correct the path, or make a token file of text: `strata data pack`", error.what());
     }
     strata_check(set_ != nullptr, "open() gives no data set");
     files_ = set_->files();
     has_mask_ = set_->has_mask();
   });
   for (const TokenFileInfo& file : files_) first_.push_back(first_.back() + file.tokens);
-  if (token_count() < 1) throw Bug(plugin_name_ + ": files() names no file with a token");
+  if (token_count() < 1) throw Bug("{}: files() names no file with a token", plugin_name_);
 }
 
 std::vector<std::pair<std::string, std::int64_t>> TokenSource::facts() const {
@@ -36,9 +35,10 @@ std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
   strata_check(seq_len >= 1, "TokenSource::sample_count: seq_len is at least 1");
   const std::int64_t samples = (token_count() - 1) / seq_len;
   if (samples >= 1) return samples;
-  throw UserError(Place{path()}, "holds " + std::to_string(token_count()) + " tokens, and one sample of seq_len " +
-                                     std::to_string(seq_len) + " takes seq_len + 1 = " + std::to_string(seq_len + 1) +
-                                     "; use a longer file or a smaller seq_len");
+  throw UserError(
+      Place{path()},
+      "holds {} tokens, and one sample of seq_len {} takes seq_len + 1 = {}; use a longer file or a smaller seq_len",
+      token_count(), seq_len, seq_len + 1);
 }
 
 std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& request) const {
@@ -46,12 +46,12 @@ std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& reque
       plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
   if (order != nullptr) {
     if (order->count() < std::max<std::int64_t>(request.samples, 1))
-      throw Bug(plugin_name_ + ": its own order holds " + std::to_string(order->count()) + " samples, and " +
-                std::to_string(request.samples) + " were asked for");
+      throw Bug("{}: its own order holds {} samples, and {} were asked for", plugin_name_, order->count(),
+                request.samples);
     return order;
   }
-  throw UserError(Place{path_},
-                  "the plugin " + plugin_name_ + " has no order of its own; choose the order sequential or shuffled");
+  throw UserError(Place{path_}, "the plugin {} has no order of its own; choose the order sequential or shuffled",
+                  plugin_name_);
 }
 
 void TokenSource::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
@@ -89,9 +89,9 @@ void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, 
 void TokenSource::refuse_token(std::int64_t token, std::int64_t id, std::int64_t vocabulary) const {
   const auto file = static_cast<std::size_t>(std::ranges::upper_bound(first_, token) - first_.begin()) - 1;
   throw UserError(Place{files_[file].path},
-                  "token " + std::to_string(token - first_[file]) + " has id " + std::to_string(id) +
-                      ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
-                      "; is it the file of another tokenizer, or of another type than " + files_[file].type + "?");
+                  "token {} has id {}, and the model's vocabulary is 0 to {}; is it the file of another tokenizer, or "
+                  "of another type than {}?",
+                  token - first_[file], id, vocabulary - 1, files_[file].type);
 }
 
 }  // namespace strata::data

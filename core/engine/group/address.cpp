@@ -119,8 +119,7 @@ std::string address_towards(const std::string& host) {
   if (found.empty()) return {};
   for (const SocketAddress& target : found)
     if (const std::string address = source_address(target); !address.empty()) return address;
-  throw EnvironmentError("no route from here to host '" + host +
-                         "' (host of the run's store): " + describe_errno(errno));
+  throw EnvironmentError("no route from here to host '{}' (host of the run's store): {}", host, describe_errno(errno));
 }
 
 ListeningSocket::ListeningSocket(const std::string& host, int port) {
@@ -140,13 +139,13 @@ ListeningSocket::ListeningSocket(const std::string& host, int port) {
   }
   if (handle_ < 0)
     throw EnvironmentError(
-        "rank 0 cannot serve the run's store at " + host + ":" + std::to_string(port) + ": " +
-        (found.empty() ? "host '" + host + "' cannot be resolved: " + reason : describe_errno(problem)) +
-        "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port" +
-        (problem == EADDRNOTAVAIL && !found.empty()
-             ? " (an address that a service or a router translates is none of this host; it works where the launcher "
-               "serves the store, as torchrun does)"
-             : ""));
+        "rank 0 cannot serve the run's store at {}:{}: {}; set MASTER_ADDR to an address of rank 0's host, and "
+        "MASTER_PORT to a free port{}",
+        host, port, found.empty() ? "host '" + host + "' cannot be resolved: " + reason : describe_errno(problem),
+        problem == EADDRNOTAVAIL && !found.empty()
+            ? " (an address that a service or a router translates is none of this host; it works where the launcher "
+              "serves the store, as torchrun does)"
+            : "");
   port_ = port_of(handle_);
 }
 

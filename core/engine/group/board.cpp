@@ -32,7 +32,7 @@ const std::string verdict_key = "board/verdict";
 const std::string begun_key = "board/begun";
 
 std::string key_of(int rank) {
-  return "board/" + std::to_string(rank);
+  return format("board/{}", rank);
 }
 
 std::string text_of(const RunVerdict& verdict, const std::string& table, int by) {
@@ -81,10 +81,10 @@ void Board::claim() {
   const std::string mine = me.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const std::string first = store_->compareSet("board/claim/" + std::to_string(rank_), "", mine);
   if (first == mine) return;
-  const std::string cause =
-      "two processes are rank " + std::to_string(rank_) + " of one run: " + text_of(nlohmann::json::parse(first)) +
-      " and, later, " + text_of(me) +
-      "; start each rank once, and give runs that go on at one time different ports (MASTER_PORT)";
+  const std::string cause = format(
+      "two processes are rank {} of one run: {} and, later, {}; start each rank once, and give runs that go on at one "
+      "time different ports (MASTER_PORT)",
+      rank_, text_of(nlohmann::json::parse(first)), text_of(me));
   throw EnvironmentError(store_->check({begun_key}) ? cause : settle(*store_, cause));
 }
 
@@ -174,7 +174,7 @@ void Board::check() const {
   if (!ended_->table.empty())
     text += ". What each rank was doing:\n" + ended_->table;
   else if (ended_->by >= 0 && ended_->by != rank_)
-    text += "; rank " + std::to_string(ended_->by) + " prints what each rank was doing";
+    text += format("; rank {} prints what each rank was doing", ended_->by);
   throw EnvironmentError(text);
 }
 

@@ -1,5 +1,7 @@
 #include "group/fact.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 
 namespace strata::runtime {
@@ -49,7 +51,7 @@ std::string difference(int rank, const std::vector<Fact>& facts, int other_rank,
 
 std::string contrast(int rank, const std::string& value, int other_rank, const std::string& other) {
   if (other_rank < rank) return contrast(other_rank, other, rank, value);
-  return "rank " + std::to_string(rank) + " has " + value + ", rank " + std::to_string(other_rank) + " has " + other;
+  return format("rank {} has {}, rank {} has {}", rank, value, other_rank, other);
 }
 
 }  // namespace strata::runtime

@@ -112,7 +112,7 @@ Call BackendGroup::call_of(const Operation& operation) const {
             whole.defined() ? static_cast<std::int64_t>(whole.nbytes()) : 0};
   if (operation.collective == Collective::ReduceScatter || operation.collective == Collective::AllReduce)
     call.detail = operation.reduction == ReduceOperation::Sum ? "sum" : "max";
-  if (has_root(operation)) call.detail = "root " + std::to_string(operation.peer);
+  if (has_root(operation)) call.detail = format("root {}", operation.peer);
   if (is_message(operation)) {
     const bool sends = operation.collective == Collective::Send;
     call.from = sends ? rank() : operation.peer;
@@ -154,8 +154,8 @@ c10d::ReduceOp reduce_op(const Operation& operation) {
 
 Pending BackendGroup::start(const Operation& operation) {
   if (operation.output.defined() && operation.output.device().type() != device_.type())
-    throw Bug(describe(operation) + ": the tensor is on " + operation.output.device().str() +
-              ", the group moves tensors on " + device_.str());
+    throw Bug("{}: the tensor is on {}, the group moves tensors on {}", describe(operation),
+              operation.output.device().str(), device_.str());
   const Operation moved = through_host_ ? on_host(operation) : operation;
   c10::intrusive_ptr<c10d::Work> work;
   board_.begins(call_of(operation));
@@ -220,8 +220,9 @@ bool goes_through_host(const Communicator& communicator, at::Device device) {
   };
   if (moves(device.type())) return false;
   if (moves(at::kCPU)) return true;
-  throw UserError("the communicator moves tensors on " + config::first_of(types, types.size()) +
-                  ", but the run's device is " + device.str() + "; choose another communicator or device");
+  throw UserError(
+      "the communicator moves tensors on {}, but the run's device is {}; choose another communicator or device",
+      config::first_of(types, types.size()), device.str());
 }
 
 }  // namespace

@@ -13,15 +13,15 @@ void check_partition(const MeshShape& mesh, const GroupSpec& spec) {
   std::vector<int> times(static_cast<std::size_t>(mesh.size(Axis::Data)));
   for (const std::vector<int>& members : spec.members) {
     if (members.empty() || !std::is_sorted(members.begin(), members.end()))
-      throw Bug("group '" + spec.name + "' has a member list that is empty or not in ascending order");
+      throw Bug("group '{}' has a member list that is empty or not in ascending order", spec.name);
     for (const int rank : members)
       if (rank < 0 || rank >= mesh.size(Axis::Data) || ++times[static_cast<std::size_t>(rank)] > 1)
-        throw Bug("group '" + spec.name + "' lists data-parallel rank " + std::to_string(rank) +
-                  ", which is outside 0.." + std::to_string(mesh.size(Axis::Data) - 1) + " or listed twice");
+        throw Bug("group '{}' lists data-parallel rank {}, which is outside 0..{} or listed twice", spec.name, rank,
+                  mesh.size(Axis::Data) - 1);
   }
   for (int rank = 0; rank < mesh.size(Axis::Data); ++rank)
     if (times[static_cast<std::size_t>(rank)] == 0)
-      throw Bug("group '" + spec.name + "' leaves out data-parallel rank " + std::to_string(rank));
+      throw Bug("group '{}' leaves out data-parallel rank {}", spec.name, rank);
 }
 
 // "[pipeline=1,data=0]": the indices of axes that are not in `along`; nothing if all are.

@@ -22,8 +22,8 @@ class Reader {
 
   std::string text(const std::string& name, const std::string& advice) const {
     if (const auto value = environment_(name)) return *value;
-    throw UserError(sign_ + " is set, so this process is a rank started by " + launcher_ + ", but " + name +
-                    " is not set; " + advice);
+    throw UserError("{} is set, so this process is a rank started by {}, but {} is not set; {}", sign_, launcher_, name,
+                    advice);
   }
 
   int number(const std::string& name, int low, int high, const std::string& advice) const {
@@ -31,8 +31,8 @@ class Reader {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high)
-      throw UserError("environment variable " + name + " is '" + value + "'; it must be a whole number from " +
-                      std::to_string(low) + " to " + std::to_string(high));
+      throw UserError("environment variable {} is '{}'; it must be a whole number from {} to {}", name, value, low,
+                      high);
     return number;
   }
 
@@ -102,7 +102,7 @@ void read_slurm(const Environment& environment, LaunchPlace& place) {
   place = reader.ranks("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "");
   place.launcher = Launcher::Slurm;
   const int job = reader.number("SLURM_JOB_ID", 0, 2147483647, "srun sets it");
-  place.run_name = std::to_string(job) + "." + reader.text("SLURM_STEP_ID", "srun sets it");
+  place.run_name = format("{}.{}", job, reader.text("SLURM_STEP_ID", "srun sets it"));
   if (place.size == 1) return;
   const int nodes = reader.number("SLURM_STEP_NUM_NODES", 1, largest_size, "srun sets it");
   place.local_size = nodes == 1 ? place.size : 0;
@@ -138,13 +138,13 @@ std::string first_host(const std::string& host_list) {
     const std::size_t stop = host_list.find_first_of(",-]", end);
     const std::size_t close = host_list.find(']', end);
     if (close == std::string::npos)
-      throw UserError("Slurm's host list '" + host_list + "' has no closing bracket; set MASTER_ADDR");
+      throw UserError("Slurm's host list '{}' has no closing bracket; set MASTER_ADDR", host_list);
     host += host_list.substr(end + 1, stop - end - 1);
     const std::size_t next = host_list.find(',', close);
     host += host_list.substr(close + 1, next == std::string::npos ? next : next - close - 1);
   }
   if (host.empty())
-    throw UserError("Slurm's host list '" + host_list + "' names no host; set MASTER_ADDR to the host of rank 0");
+    throw UserError("Slurm's host list '{}' names no host; set MASTER_ADDR to the host of rank 0", host_list);
   return host;
 }
 
@@ -169,8 +169,10 @@ void check_reachable(const LaunchPlace& place, const std::string& interface_addr
   const std::string here = place.local_size == 0 ? "not all ranks are here"
                                                  : "only " + std::to_string(place.local_size) + " of " +
                                                        std::to_string(place.size) + " ranks are here";
-  throw UserError("MASTER_ADDR '" + place.store_address + "' is a loopback address on this host, but " + here +
-                  "; set it to an address of rank 0's host that the other hosts can reach");
+  throw UserError(
+      "MASTER_ADDR '{}' is a loopback address on this host, but {}; set it to an address of rank 0's host that the "
+      "other hosts can reach",
+      place.store_address, here);
 }
 
 }  // namespace strata::launch

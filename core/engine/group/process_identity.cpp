@@ -1,5 +1,7 @@
 #include "group/process_identity.hpp"
 
+#include <strata/format.hpp>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +40,7 @@ std::string host_of_this_process() {
   std::getline(file, boot);
   struct stat space {};
   if (boot.empty() || stat("/proc/self/ns/pid", &space) != 0) return "";
-  return boot + " " + std::to_string(space.st_ino);
+  return format("{} {}", boot, space.st_ino);
 }
 
 }  // namespace

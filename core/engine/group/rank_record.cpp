@@ -18,8 +18,8 @@ bool Call::agrees_with(const Call& other) const {
 }
 
 std::string Call::text() const {
-  return name + " #" + std::to_string(number) + " of " + std::to_string(bytes) + " bytes" +
-         (detail.empty() ? "" : " (" + detail + ")") + " on group " + group;
+  return format("{} #{} of {} bytes{} on group {}", name, number, bytes, detail.empty() ? "" : " (" + detail + ")",
+                group);
 }
 
 void RankRecord::begin(const Call& call) {

@@ -37,7 +37,7 @@ std::string first_different_part(const std::string& text, const std::string& oth
 // knows whether this rank was counted: then the search of a long wait finds all.
 void Rendezvous::arrive(const std::string& base, std::size_t members) {
   try {
-    const std::string counter = base + "count of " + std::to_string(members);  // not with ranks of another WORLD_SIZE
+    const std::string counter = format("{}count of {}", base, members);  // not with ranks of another WORLD_SIZE
     if (store_->add(counter, 1) == static_cast<std::int64_t>(members)) store_->set(base + "all", "here");
   } catch (const AddInDoubt&) {
   }

@@ -1,5 +1,7 @@
 #include "group/store_client.hpp"
 
+#include <strata/format.hpp>
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -45,7 +47,7 @@ c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
 
 void StoreClient::connect_at_start() {
   const auto begin = Clock::now(), end = begin + place_.timeout;
-  const std::string where = place_.host + ":" + std::to_string(place_.port);
+  const std::string where = format("{}:{}", place_.host, place_.port);
   bool told = false;
   while (true) {
     const auto attempt_end = std::min(end, Clock::now() + std::min(longest_greeting_at_start, place_.timeout));
@@ -57,12 +59,12 @@ void StoreClient::connect_at_start() {
       const std::string cure =
           "; MASTER_ADDR and MASTER_PORT must name a port that " + place_.server + " serves and no other program uses";
       if (found.kind == Kind::Stranger || found.kind == Kind::Silent)
-        throw EnvironmentError("the run's store at " + where + ": " + found.what() + cure);
+        throw EnvironmentError("the run's store at {}: {}{}", where, found.what(), cure);
       problem = found.what();
     }
     if (Clock::now() >= end)
-      throw EnvironmentError("found no server of the run's store at " + where + " within " +
-                             shown_time(place_.timeout) + " (" + problem + "); " + place_.server + " should serve it");
+      throw EnvironmentError("found no server of the run's store at {} within {} ({}); {} should serve it", where,
+                             shown_time(place_.timeout), problem, place_.server);
     if (!told && Clock::now() - begin >= first_word)
       spdlog::warn("found no server of the run's store at {} for {} s ({}); trying until communicator.timeout_s, {}",
                    where, first_word.count() / 1000, problem, shown_time(place_.timeout));
@@ -106,12 +108,12 @@ void StoreClient::take(const StoreProblem& problem, Clock::time_point attempted)
   const bool has_ended = refused_since_ && now - *refused_since_ >= std::min(refused_for, place_.timeout);
   const bool silent = now - *silent_since_ >= place_.timeout;
   if (!closed_ && !has_ended && !silent && problem.kind != Kind::Stranger) return;
-  lost_ = "the run's store at " + place_.host + ":" + std::to_string(place_.port) + " no longer answers: " +
-          (has_ended ? place_.server + ", which serves it, has ended"
-           : silent  ? "nothing was heard of it for " + shown_time(place_.timeout) + " (communicator.timeout_s), so " +
-                          place_.server + ", which serves it, is stopped or its host cannot be reached (" +
-                          problem.what() + ")"
-                    : std::string(problem.what()));
+  lost_ = format("the run's store at {}:{} no longer answers: {}", place_.host, place_.port,
+                 has_ended ? place_.server + ", which serves it, has ended"
+                 : silent  ? "nothing was heard of it for " + shown_time(place_.timeout) +
+                                " (communicator.timeout_s), so " + place_.server +
+                                ", which serves it, is stopped or its host cannot be reached (" + problem.what() + ")"
+                          : std::string(problem.what()));
   throw EnvironmentError(*lost_);
 }
 
@@ -181,7 +183,7 @@ void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds&
   const auto end = Clock::now() + (timeout == kNoTimeout ? timeout_ : timeout);
   for (milliseconds pause{1}; !check(keys); pause = std::min(2 * pause, longest_look)) {
     if (Clock::now() >= end)
-      throw EnvironmentError("no rank set '" + keys.front() + "' in the run's store within " +
+      throw EnvironmentError("no rank set '{}' in the run's store within {}", keys.front(),
                              shown_time(timeout == kNoTimeout ? timeout_ : timeout));
     std::this_thread::sleep_for(pause);
   }

@@ -197,14 +197,14 @@ StoreServer::StoreServer(launch::ListeningSocket& socket, const std::string& run
   const int events = epoll_create1(EPOLL_CLOEXEC);
   const int listening = socket.release();
   if (wake_ < 0 || events < 0 || fcntl(listening, F_SETFL, O_NONBLOCK) != 0)
-    throw EnvironmentError("cannot serve the run's store: " + describe_errno(errno));
+    throw EnvironmentError("cannot serve the run's store: {}", describe_errno(errno));
   const auto loop = std::make_shared<ServerLoop>(listening, wake_, events, run, ends_);
-  if (!loop->begin()) throw EnvironmentError("cannot serve the run's store: " + describe_errno(errno));
+  if (!loop->begin()) throw EnvironmentError("cannot serve the run's store: {}", describe_errno(errno));
   const SignalsHeldBack held_back;
   try {
     thread_ = std::thread([loop] { loop->run(); });
   } catch (const std::system_error& error) {
-    throw EnvironmentError(std::string("cannot serve the run's store: no thread can be started: ") + error.what());
+    throw EnvironmentError("cannot serve the run's store: no thread can be started: {}", error.what());
   }
 }
 

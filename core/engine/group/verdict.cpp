@@ -1,5 +1,7 @@
 #include "group/verdict.hpp"
 
+#include <strata/format.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +27,7 @@ std::string shown(double seconds) {
 }
 
 std::string rank_named(int rank) {
-  return "rank " + std::to_string(rank);
+  return format("rank {}", rank);
 }
 
 bool has_ended(const RankRecord& record) {

@@ -58,9 +58,9 @@ Buffers::Buffers(StateStore& store, Device& device, const MemoryPlan& plan, bool
     if (!limits.mapped && !on_host && through_host_ == nullptr)
       through_host_ = std::make_unique<ThroughHost>(store, device);
     if (static_cast<std::int64_t>(limits.alignment) > Places::alignment)
-      throw UserError("offload." + std::string(key) + ": this plugin moves only memory that is aligned to " +
-                      std::to_string(limits.alignment) + " bytes, and the engine's is aligned to " +
-                      std::to_string(Places::alignment));
+      throw UserError(
+          "offload.{}: this plugin moves only memory that is aligned to {} bytes, and the engine's is aligned to {}",
+          key, limits.alignment, Places::alignment);
   }
 }
 

@@ -50,9 +50,10 @@ at::Tensor host_staging(std::int64_t bytes) {
   try {
     memory = at::empty({bytes + Places::alignment}, at::kByte);
   } catch (const c10::Error& error) {
-    throw EnvironmentError("out of memory: the staging memory needs " + std::to_string(bytes) +
-                           " bytes; a smaller offload.read_ahead or offload.update_elements takes less. (" +
-                           error.what_without_backtrace() + ")");
+    throw EnvironmentError(
+        "out of memory: the staging memory needs {} bytes; a smaller offload.read_ahead or offload.update_elements "
+        "takes less. ({})",
+        bytes, error.what_without_backtrace());
   }
   memory = memory.narrow(0, aligned_begin(memory), bytes);
   // A direct transfer of 1 MiB then names one piece of physical memory and not 256, which was measured to be 1.2 to 2.3
@@ -88,8 +89,7 @@ void Staging::let_go() {
 std::int64_t Staging::take(std::int64_t bytes) {
   const std::int64_t begin = places_.take(bytes);
   if (places_.extent() > length_)
-    throw Bug("the staging memory of " + std::to_string(length_) +
-              " bytes is too short: " + std::to_string(places_.extent()) + " are needed");
+    throw Bug("the staging memory of {} bytes is too short: {} are needed", length_, places_.extent());
   return begin;
 }
 

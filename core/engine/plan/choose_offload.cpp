@@ -141,10 +141,11 @@ class Search {
   }
 
   [[noreturn]] void refuse_all(const Needed& least) const {
-    throw UserError("offload is automatic, and a step with everything on " + choices_.homes.back().slot +
-                    " still takes " + config::format_bytes(least.device) + " of the device" +
-                    (on_host_ ? " and " + config::format_bytes(least.all) + " of all memory" : "") + ", where " +
-                    limits() + " are allowed; raise the budget, or make train.micro_batch or model.seq_len smaller");
+    throw UserError(
+        "offload is automatic, and a step with everything on {} still takes {} of the device{}, where {} are allowed; "
+        "raise the budget, or make train.micro_batch or model.seq_len smaller",
+        choices_.homes.back().slot, config::format_bytes(least.device),
+        on_host_ ? " and " + config::format_bytes(least.all) + " of all memory" : "", limits());
   }
 
   // By what the config itself gives, which is the same on all ranks.
@@ -282,10 +283,10 @@ void check_device_budget(const config::RunConfig& config, plugin_host::PluginReg
   for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage) {
     const std::int64_t bytes = dry_run(config, registry, static_cast<int>(rank)).peak_total;
     if (bytes > config.device_budget)
-      throw UserError("device_budget is " + config::format_bytes(config.device_budget) + ", and a step of rank " +
-                      std::to_string(rank) + " takes " + config::format_bytes(bytes) +
-                      " of the device; `strata plan` shows what for. Raise it, recompute activations, use more ranks, "
-                      "or let offload: auto find homes");
+      throw UserError(
+          "device_budget is {}, and a step of rank {} takes {} of the device; `strata plan` shows what for. Raise it, "
+          "recompute activations, use more ranks, or let offload: auto find homes",
+          config::format_bytes(config.device_budget), rank, config::format_bytes(bytes));
   }
 }
 

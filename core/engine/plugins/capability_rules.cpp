@@ -19,20 +19,20 @@ void check_capabilities(const config::RunConfig& config, PluginRegistry& registr
   const Manifest& scheduler = manifest_of(PluginKind::Scheduler, config.scheduler);
   const Manifest& partitioner = manifest_of(PluginKind::Partitioner, config.partitioner);
   if (can(scheduler, SplitsBackward) && !can(model, SplittableBackward))
-    throw UserError(full_name(scheduler) + " and " + full_name(model) + " cannot run together: " +
-                    full_name(scheduler) + " computes the gradients of inputs and of weights separately, but " +
-                    full_name(model) + " does not declare " + named(SplittableBackward) +
-                    "; choose a scheduler that does not split backward, or a model whose weights are linear_only");
+    throw UserError(
+        "{} and {} cannot run together: {} computes the gradients of inputs and of weights separately, but {} does not "
+        "declare {}; choose a scheduler that does not split backward, or a model whose weights are linear_only",
+        full_name(scheduler), full_name(model), full_name(scheduler), full_name(model), named(SplittableBackward));
   if (config.offload.parameters && !can(partitioner, ReleasesParameters))
     throw UserError(config.offload.parameters->place,
-                    "offload.parameters: " + config.offload.parameters->plugin +
-                        " holds parameters between their uses, and " + full_name(partitioner) +
-                        " keeps them on the device; leave it out, or choose a partitioner that declares " +
-                        named(ReleasesParameters));
+                    "offload.parameters: {} holds parameters between their uses, and {} keeps them on the device; "
+                    "leave it out, or choose a partitioner that declares {}",
+                    config.offload.parameters->plugin, full_name(partitioner), named(ReleasesParameters));
   if (config.parallel.size(Axis::Tensor) > 1 && !can(model, TensorParallel))
     throw UserError(
-        "parallel.tensor is " + std::to_string(config.parallel.size(Axis::Tensor)) + ", and " + full_name(model) +
-        " does not share its layers over ranks; set it to 1, or choose a model that declares " + named(TensorParallel));
+        "parallel.tensor is {}, and {} does not share its layers over ranks; set it to 1, or choose a model that "
+        "declares {}",
+        config.parallel.size(Axis::Tensor), full_name(model), named(TensorParallel));
 }
 
 }  // namespace strata::plugin_host

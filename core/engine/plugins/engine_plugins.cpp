@@ -14,7 +14,7 @@ namespace {
 
 PluginKind kind_of_name(const std::string& kind) {
   const std::optional<PluginKind> found = plugin_kind_from_string(kind);
-  if (!found) throw Bug("unknown kind of plugin: " + kind);
+  if (!found) throw Bug("unknown kind of plugin: {}", kind);
   return *found;
 }
 

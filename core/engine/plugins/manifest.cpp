@@ -189,7 +189,7 @@ std::string equivalences(const Manifest& manifest) {
 }
 
 std::string to_string(const AbiVersion& version) {
-  return std::to_string(version.major) + "." + std::to_string(version.minor);
+  return format("{}.{}", version.major, version.minor);
 }
 
 std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host) {

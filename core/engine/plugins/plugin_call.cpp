@@ -65,7 +65,7 @@ void rethrow_from_plugin(const std::string& plugin, const std::string& function)
     const std::string text = first_line(error);
     throw Bug(where + text + (needs_values(text) ? on_meta : ""));
   } catch (...) {
-    throw Bug(where + "threw something that is not a std::exception");
+    throw Bug("{}threw something that is not a std::exception", where);
   }
 }
 

@@ -1,5 +1,7 @@
 // Every call into a plugin that may throw goes through plugin_call, so that an error names the plugin and the function.
 #pragma once
+#include <strata/format.hpp>
+
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -69,9 +71,9 @@ template <typename Function, typename Work>
 decltype(auto) plugin_call(const std::string& plugin, Function&& function, int rank, Work&& work) {
   const auto on_rank = [&] {
     if constexpr (std::is_invocable_v<Function>)
-      return function() + " on rank " + std::to_string(rank);
+      return format("{} on rank {}", function(), rank);
     else
-      return std::string(function) + " on rank " + std::to_string(rank);
+      return format("{} on rank {}", function, rank);
   };
   return plugin_call(plugin, on_rank, std::forward<Work>(work));
 }

@@ -43,8 +43,9 @@ bool answers_to(const FoundPlugin& plugin, PluginKind kind, const std::string& n
 
 void add_folder(std::vector<SearchFolder>& folders, const fs::path& folder, const std::string& origin) {
   if (!folder.is_absolute()) {
-    throw UserError(origin + " names the relative folder '" + folder.string() +
-                    "'; give an absolute path, because the current folder is never searched");
+    throw UserError(
+        "{} names the relative folder '{}'; give an absolute path, because the current folder is never searched",
+        origin, folder.string());
   }
   std::error_code ignored;  // a missing folder keeps its spelling
   const fs::path canonical = fs::weakly_canonical(folder, ignored);
@@ -60,7 +61,7 @@ void add_folders(std::vector<SearchFolder>& folders, const std::string& path, co
 }
 
 [[noreturn]] void unusable(const FoundPlugin& plugin) {
-  throw EnvironmentError("plugin file " + plugin.file + " " + plugin.problem);
+  throw EnvironmentError("plugin file {} {}", plugin.file, plugin.problem);
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ void PluginRegistry::register_plugin(PluginKind kind, const std::string& name, P
   strata_check(is_plugin_name(name), "a plugin's name is made of a-z, 0-9 and _, and does not begin with _");
   strata_check(factory != nullptr, "a registered plugin has a factory");
   for (const FoundPlugin& other : registered_) {
-    if (answers_to(other, kind, name)) throw Bug("the program registered " + full_name(kind, name) + " twice");
+    if (answers_to(other, kind, name)) throw Bug("the program registered {} twice", full_name(kind, name));
   }
   FoundPlugin plugin;
   plugin.manifest.kind = kind;
@@ -144,8 +145,8 @@ const FoundPlugin& PluginRegistry::find(PluginKind kind, const std::string& name
   if (name_or_path.find('/') != std::string::npos) {
     const FoundPlugin& plugin = find_file(name_or_path);
     if (plugin.manifest.kind == kind) return plugin;
-    throw UserError("plugin file " + name_or_path + " is " + full_name(plugin.manifest) + ", but a " +
-                    std::string(to_string(kind)) + " is needed here");
+    throw UserError("plugin file {} is {}, but a {} is needed here", name_or_path, full_name(plugin.manifest),
+                    to_string(kind));
   }
   for (const FoundPlugin& plugin : registered_) {
     if (answers_to(plugin, kind, name_or_path)) return plugin;
@@ -161,7 +162,7 @@ const FoundPlugin& PluginRegistry::find(PluginKind kind, const std::string& name
 
 const FoundPlugin& PluginRegistry::find_file(const std::string& path) {
   if (!fs::path(path).is_absolute()) {
-    throw UserError("plugin '" + path + "' is a relative path; give a name or an absolute path");
+    throw UserError("plugin '{}' is a relative path; give a name or an absolute path", path);
   }
   std::error_code missing;
   const fs::path canonical = fs::canonical(path, missing);
@@ -217,15 +218,15 @@ std::unique_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
       const PluginEntry& entry = load_library(found.file, found.manifest);
       factory = [&entry](PluginContext& given) { return std::unique_ptr<Plugin>(entry.create(given)); };
     } catch (const DamagedFile& damage) {
-      throw EnvironmentError("plugin file " + found.file + " " + damage.what());
+      throw EnvironmentError("plugin file {} {}", found.file, damage.what());
     }
   }
   const std::string name = full_name(found.manifest);
   std::unique_ptr<Plugin> plugin = plugin_call(name, "create", [&] { return factory(context); });
-  if (!plugin) throw Bug("plugin " + name + ": create: the factory returned nothing");
+  if (!plugin) throw Bug("plugin {}: create: the factory returned nothing", name);
   if (!found.factory && plugin->state_version() != found.manifest.state_version) {
-    throw Bug("plugin " + name + " contradicts itself: state_version() is " + std::to_string(plugin->state_version()) +
-              ", STATE_VERSION in its manifest is " + std::to_string(found.manifest.state_version));
+    throw Bug("plugin {} contradicts itself: state_version() is {}, STATE_VERSION in its manifest is {}", name,
+              plugin->state_version(), found.manifest.state_version);
   }
   if (std::find(loaded_.begin(), loaded_.end(), &found) == loaded_.end()) loaded_.push_back(&found);
   return plugin;

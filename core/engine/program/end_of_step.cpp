@@ -83,18 +83,16 @@ class EndOfStep {
   // All rounds of the updates of these parameters.
   void update(const std::vector<int>& parameters, UpdatedBy by, int version = 0) {
     if (parameters.empty()) return;
-    // What is published has no memory of a copy by which it was updated.
-    const UpdatedBy published_by = by == UpdatedBy::Kept ? UpdatedBy::ThisStep : by;
     for (int round = 0; round < static_cast<int>(updates_.sums_of_round.size()); ++round) {
       if (updates_.sums_of_round[static_cast<std::size_t>(round)]) {
         for_each(parameters, {.op = Op::Measure, .round = round, .by = by, .version = version});
-        result_.push_back({.op = Op::SumStatistics, .round = round, .by = published_by});
+        result_.push_back({.op = Op::SumStatistics, .round = round, .by = step_of(by)});
       }
       for_each(parameters, {.op = Op::Update, .round = round, .by = by, .version = version});
     }
     for (const int flat : parameters) {
       if (updates_.averages) for_each({flat}, {.op = Op::Synchronize});
-      for_each({flat}, {.op = Op::Publish, .by = published_by});
+      for_each({flat}, {.op = Op::Publish, .by = step_of(by)});
     }
   }
 

@@ -1,8 +1,14 @@
 #include "program/instruction.hpp"
 
+#include <strata/format.hpp>
+
 #include <array>
 
 namespace strata::runtime {
+
+UpdatedBy step_of(UpdatedBy by) {
+  return by == UpdatedBy::Kept ? UpdatedBy::ThisStep : by;
+}
 
 bool is_compute(Op op) {
   return op == Op::Forward || computes_backward(op);
@@ -72,33 +78,33 @@ std::string to_string(const Instruction& instruction) {
   const Op op = instruction.op;
   std::string text = to_string(op);
   if (instruction.chunk >= 0) {
-    text += " " + std::to_string(instruction.chunk) + "." + std::to_string(instruction.micro_batch);
+    text += format(" {}.{}", instruction.chunk, instruction.micro_batch);
   }
   if (instruction.ahead) text += " ahead";
-  if (instruction.layer >= 0) text += " layer " + std::to_string(instruction.layer);
+  if (instruction.layer >= 0) text += format(" layer {}", instruction.layer);
   if (instruction.recompute) text += op == Op::Forward ? " keeping its input" : " with recompute";
   if (instruction.peer_stage >= 0) {
     text += (is_send(op) ? " to stage " : " from stage ") + std::to_string(instruction.peer_stage);
   }
-  if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
+  if (instruction.flat_parameter >= 0) text += format(" parameter {}", instruction.flat_parameter);
   if (instruction.late()) text += " late";
   if (instruction.kept()) text += " kept";
   if (is_movement(op)) text += " " + std::string(to_string(instruction.category));
-  if (instruction.input_buffer >= 0) text += " buffer " + std::to_string(instruction.input_buffer);
-  if (instruction.part > 0) text += " part " + std::to_string(instruction.part);
+  if (instruction.input_buffer >= 0) text += format(" buffer {}", instruction.input_buffer);
+  if (instruction.part > 0) text += format(" part {}", instruction.part);
   if (instruction.contents) text += " with contents";
   if (instruction.changed) text += " changed";
   if (op == Op::Prefetch || op == Op::Gather || op == Op::Release) text += " for " + to_string(instruction.phase);
   if (op == Op::BorrowGradient || op == Op::Reduce) {
-    text += " micro-batch " + std::to_string(instruction.micro_batch);
+    text += format(" micro-batch {}", instruction.micro_batch);
     if (instruction.first) text += " first";
     if (instruction.last) text += " last";
   }
-  if (instruction.round >= 0) text += " round " + std::to_string(instruction.round);
+  if (instruction.round >= 0) text += format(" round {}", instruction.round);
   if (instruction.version < 0)
     text += " newest";
   else if (instruction.version > 0 || op == Op::Stash || op == Op::Bind || op == Op::Drop)
-    text += " version " + std::to_string(instruction.version);
+    text += format(" version {}", instruction.version);
   return text;
 }
 

@@ -83,7 +83,8 @@ struct Instruction {
   bool changed = false;                     // Store
   bool ahead = false;                       // may run at the end of the previous step: see look_ahead() in passes.hpp
   int part = 0;  // Update, and Fetch to Settle of the state: one of FlatParameterSize::update_parts
-  // Measure, SumStatistics, Update and Publish of an update; Kept also in Fetch to Settle of the kept gradient.
+  // Measure and Update; SumStatistics and Publish only tell ThisStep and LastStep apart. Kept also in Fetch to Settle
+  // of the kept gradient.
   UpdatedBy by = UpdatedBy::ThisStep;
   // Number of this step's updates in the values: of Forward, Backward and BackwardInput in the values they compute
   // with; of Stash, Bind and Drop in their copy; of Measure and Update before their own.
@@ -107,6 +108,9 @@ struct Moved {
 };
 // Returns the buffers of a Fetch, Await, Store or Settle.
 Moved moved_by(const Instruction& movement);
+
+// Returns `by` for the SumStatistics and the Publish of an update.
+UpdatedBy step_of(UpdatedBy by);
 
 bool is_compute(Op op);
 bool is_movement(Op op);  // true for Fetch, Await, Store and Settle

@@ -73,10 +73,10 @@ void check_layers_per_chunk(const PipelineShape& shape, int layers) {
   if (given.empty()) return;
   const std::int64_t sum = std::accumulate(given.begin(), given.end(), std::int64_t{0});
   if (given.size() == static_cast<std::size_t>(shape.chunks()) && sum == layers) return;
-  throw UserError("parallel.layers_per_chunk has " + std::to_string(given.size()) + " numbers, which sum up to " +
-                  std::to_string(sum) + "; this run has " + std::to_string(shape.chunks()) + " chunks (" +
-                  std::to_string(shape.stages) + " stages x " + std::to_string(shape.chunks_per_stage) +
-                  "), and the model " + std::to_string(layers) + " layers, embedding and head among them");
+  throw UserError(
+      "parallel.layers_per_chunk has {} numbers, which sum up to {}; this run has {} chunks ({} stages x {}), and the "
+      "model {} layers, embedding and head among them",
+      given.size(), sum, shape.chunks(), shape.stages, shape.chunks_per_stage, layers);
 }
 
 // Throws UserError if the scheduler cuts in another way than the config says.
@@ -85,7 +85,7 @@ void check_follows(const std::string& scheduler, const Placement& placement, con
   for (std::size_t chunk = 0; chunk < placement.layers_of_chunk.size(); ++chunk) {
     const auto [begin, end] = placement.layers_of_chunk[chunk];
     if (end - begin != shape.layers_per_chunk[chunk])
-      throw UserError(scheduler + " cuts the model's layers by itself; leave parallel.layers_per_chunk out");
+      throw UserError("{} cuts the model's layers by itself; leave parallel.layers_per_chunk out", scheduler);
   }
 }
 
@@ -118,9 +118,8 @@ PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& laye
 StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const PipelineShape& shape,
                    const std::vector<LayerCost>& layers) {
   if (shape.stages < 1 || shape.chunks_per_stage < 1 || shape.micro_batches < 1) {
-    throw UserError("a pipeline needs at least 1 stage, 1 chunk per stage and 1 micro-batch; found " +
-                    std::to_string(shape.stages) + ", " + std::to_string(shape.chunks_per_stage) + " and " +
-                    std::to_string(shape.micro_batches));
+    throw UserError("a pipeline needs at least 1 stage, 1 chunk per stage and 1 micro-batch; found {}, {} and {}",
+                    shape.stages, shape.chunks_per_stage, shape.micro_batches);
   }
   check_layers_per_chunk(shape, static_cast<int>(layers.size()));
   const auto place = [&] { return plugin.place(layers, shape); };

@@ -195,7 +195,7 @@ class Tiers {
     if (instruction.round + 1 == rounds_) updated_.insert(flat);
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).values_leave) {
       fetch({Category::Parameter, flat});
-      result_.push_back({.op = Op::Publish, .flat_parameter = flat, .by = instruction.by});
+      result_.push_back({.op = Op::Publish, .flat_parameter = flat, .by = step_of(instruction.by)});
     }
     store({Category::Gradient, flat, instruction.kept()}, false);
     store({Category::Optimizer, flat, false, use_.flat_parameter(flat).update_parts - 1}, true);

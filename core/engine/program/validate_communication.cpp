@@ -130,16 +130,15 @@ class Rendezvous {
 
   static std::string describe(const Entry& entry) {
     const auto [gradient, chunk, micro_batch] = entry.key;
-    return std::string(entry.send ? "a send to" : "a receive from") + " stage " + std::to_string(entry.peer) +
-           " of the " + (gradient ? "gradient" : "activation") + " made by chunk " + std::to_string(chunk) +
-           ", micro-batch " + std::to_string(micro_batch);
+    return format("{} stage {} of the {} made by chunk {}, micro-batch {}", entry.send ? "a send to" : "a receive from",
+                  entry.peer, gradient ? "gradient" : "activation", chunk, micro_batch);
   }
 
   [[noreturn]] void fail_deadlock() const {
     std::string text = "the stages wait for each other for ever with rendezvous sends and one queue per device";
     for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
       const StageRun& run = runs_[stage];
-      text += "\nstage " + std::to_string(stage) + ": ";
+      text += format("\nstage {}: ", stage);
       const bool ended = run.next == programs_[stage].size();
       text += ended ? "the end" : std::to_string(run.next) + ": " + to_string(programs_[stage][run.next]);
       text += run.queue.empty() ? "; its queue is empty" : "; the front of its queue is " + describe(run.queue.front());
@@ -150,8 +149,8 @@ class Rendezvous {
 
   [[noreturn]] void fail(std::size_t stage, std::size_t index, const std::string& text) const {
     const Program& program = programs_[stage];
-    throw Bug("stage " + std::to_string(stage) + ", instruction " + std::to_string(index) + ", " +
-              (index < program.size() ? to_string(program[index]) : "the end") + ": " + text + "   <-- here");
+    throw Bug("stage {}, instruction {}, {}: {}   <-- here", stage, index,
+              index < program.size() ? to_string(program[index]) : "the end", text);
   }
 
   int chunks() const { return static_cast<int>(placement_.stage_of_chunk.size()); }

@@ -5,6 +5,8 @@
 #include "program/passes.hpp"
 #include "program/validate_program.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::runtime {
 namespace {
 
@@ -36,10 +38,10 @@ class EndOfStepCheck : ProgramCheck {
               "parameter " + std::to_string(number) +
                   (updates_ == 0 ? " is never published" : " is not published after each of its updates"));
       require(parameter.restored == started_,
-              "parameter " + std::to_string(number) + " is not restored for an update as the norm says");
+              format("parameter {} is not restored for an update as the norm says", number));
       require(parameter.kept == parameter.from_kept,
-              "parameter " + std::to_string(number) +
-                  (parameter.kept ? " keeps a gradient that no update takes" : " is updated by what no step kept"));
+              format("parameter {}{}", number,
+                     parameter.kept ? " keeps a gradient that no update takes" : " is updated by what no step kept"));
     }
   }
 
@@ -138,7 +140,7 @@ class EndOfStepCheck : ProgramCheck {
         require(!normed_ && (instruction.op == Op::Norm || !started_), "a second norm");
         for (const auto& [number, parameter] : parameters_)
           require(parameter.squared && (updates_ == 0 || parameter.updates == updates_),
-                  "the norm lacks parameter " + std::to_string(number));
+                  format("the norm lacks parameter {}", number));
         (instruction.op == Op::Norm ? normed_ : started_) = ending_ = true;
         return;
       case Op::SaveState: {
@@ -171,7 +173,7 @@ class EndOfStepCheck : ProgramCheck {
         for (const auto& [number, parameter] : parameters_)
           require(parameter.measured == instruction.round + 1 ||
                       (updates_ > 0 && (!parameter.squared || parameter.published)),
-                  "the sums lack parameter " + std::to_string(number));
+                  format("the sums lack parameter {}", number));
         summed_[round] = true;
         return;
       case Op::Update: {
@@ -220,8 +222,8 @@ class EndOfStepCheck : ProgramCheck {
           if (found == parameters_.end() || updates_ > 0) continue;
           const bool late = late_.contains(index);
           require(late ? found->second.published : found->second.updated == 0,
-                  "computes with parameter " + std::to_string(index) +
-                      (late ? " before the update of the step before" : " after its update"));
+                  format("computes with parameter {}{}", index,
+                         late ? " before the update of the step before" : " after its update"));
         }
         [[fallthrough]];
       default:

@@ -47,7 +47,7 @@ class ResidencyCheck : ProgramCheck {
       if (is_compute(instruction.op)) compute(instruction);
     }
     for (const auto& [parameter, values] : values_) {
-      require(!values.prefetched && !values.gathered, "parameter " + std::to_string(parameter) + " is never released");
+      require(!values.prefetched && !values.gathered, format("parameter {} is never released", parameter));
     }
   }
 
@@ -80,7 +80,7 @@ class ResidencyCheck : ProgramCheck {
     std::int64_t own = 0;
     for (const int parameter : values_used(instruction, use_)) {
       const Values& values = values_[parameter];
-      const std::string name = "parameter " + std::to_string(parameter);
+      const std::string name = format("parameter {}", parameter);
       require(values.gathered, name + " is used without being gathered");
       own += elements(parameter);
     }
@@ -139,7 +139,7 @@ class ReductionCheck : ProgramCheck {
     for (const int parameter : use_.of_layer(instruction.layer)) {
       if (!writes_gradient(instruction, use_.flat_parameter(parameter))) continue;
       Gradient& gradient = gradients_[parameter];
-      const std::string name = "the gradient of parameter " + std::to_string(parameter);
+      const std::string name = format("the gradient of parameter {}", parameter);
       require(gradient.borrowed, name + " is written without being borrowed");
       require(!gradient.reduced.contains(instruction.micro_batch),
               name + " is written after its micro-batch was reduced");
@@ -168,10 +168,10 @@ class ReductionCheck : ProgramCheck {
   }
 
   void check_complete(int parameter, const Gradient& gradient) const {
-    const std::string name = "parameter " + std::to_string(parameter);
+    const std::string name = format("parameter {}", parameter);
     for (const auto& [micro_batch, unused] : gradient.written) {
       require(gradient.reduced.contains(micro_batch),
-              name + " is never reduced for micro-batch " + std::to_string(micro_batch));
+              format("{} is never reduced for micro-batch {}", name, micro_batch));
     }
     require(!gradient.borrowed, name + " keeps its gradient");
     require(!gradient.begun || gradient.ended, name + " lacks its last Reduce: last is wrong");

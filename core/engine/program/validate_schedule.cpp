@@ -191,7 +191,7 @@ class OrderCheck {
   }
 
   void check_all_there(const Indices& pass, int chunk, int micro_batch, const Mark& end) const {
-    const std::string which = std::to_string(chunk) + "." + std::to_string(micro_batch);
+    const std::string which = format("{}.{}", chunk, micro_batch);
     if (!pass.contains(ComputeKind::Forward)) fail("F" + which + " is never computed", {end});
     if (pass.contains(ComputeKind::BackwardInput) && !pass.contains(ComputeKind::BackwardWeight)) {
       fail("W" + which + " is never computed, and I" + which + " computes only the input gradient", {end});
@@ -227,15 +227,15 @@ void check_stages_of_chunks(const std::string& prefix, const Placement& placemen
   for (std::size_t chunk = 0; chunk < placement.stage_of_chunk.size(); ++chunk) {
     const int stage = placement.stage_of_chunk[chunk];
     if (stage < 0 || stage >= shape.stages) {
-      throw UserError(prefix + "puts chunk " + std::to_string(chunk) + " on stage " + std::to_string(stage) +
-                      "; the pipeline has stages 0 to " + std::to_string(shape.stages - 1));
+      throw UserError("{}puts chunk {} on stage {}; the pipeline has stages 0 to {}", prefix, chunk, stage,
+                      shape.stages - 1);
     }
     ++held[static_cast<std::size_t>(stage)];
   }
   for (std::size_t stage = 0; stage < held.size(); ++stage) {
     if (held[stage] != shape.chunks_per_stage) {
-      throw UserError(prefix + "puts " + count(static_cast<std::size_t>(held[stage]), "chunk") + " on stage " +
-                      std::to_string(stage) + "; every stage holds " + std::to_string(shape.chunks_per_stage));
+      throw UserError("{}puts {} on stage {}; every stage holds {}", prefix,
+                      count(static_cast<std::size_t>(held[stage]), "chunk"), stage, shape.chunks_per_stage);
     }
   }
 }
@@ -247,22 +247,20 @@ void validate_placement(const std::string& scheduler, const Placement& placement
   const std::string prefix = scheduler + " ";
   const auto chunks = static_cast<std::size_t>(shape.chunks());
   if (placement.stage_of_chunk.size() != chunks || placement.layers_of_chunk.size() != chunks) {
-    throw UserError(prefix + "gives stages for " + count(placement.stage_of_chunk.size(), "chunk") +
-                    " and layers for " + std::to_string(placement.layers_of_chunk.size()) + "; the pipeline has " +
-                    std::to_string(chunks));
+    throw UserError("{}gives stages for {} and layers for {}; the pipeline has {}", prefix,
+                    count(placement.stage_of_chunk.size(), "chunk"), placement.layers_of_chunk.size(), chunks);
   }
   check_stages_of_chunks(prefix, placement, shape);
   int next = 0;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
     const auto [begin, end] = placement.layers_of_chunk[chunk];
     const std::string which = fmt::format("{}gives chunk {} the layers [{}, {})", prefix, chunk, begin, end);
-    if (begin != next) throw UserError(which + "; the next layer to place is " + std::to_string(next));
-    if (end <= begin) throw UserError(which + ", which is empty; every chunk needs a layer");
+    if (begin != next) throw UserError("{}; the next layer to place is {}", which, next);
+    if (end <= begin) throw UserError("{}, which is empty; every chunk needs a layer", which);
     next = end;
   }
   if (next != layers) {
-    throw UserError(prefix + "places " + count(static_cast<std::size_t>(next), "layer") + "; the model has " +
-                    std::to_string(layers));
+    throw UserError("{}places {}; the model has {}", prefix, count(static_cast<std::size_t>(next), "layer"), layers);
   }
 }
 

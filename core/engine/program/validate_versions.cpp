@@ -4,6 +4,8 @@
 #include "program/passes.hpp"
 #include "program/validate_program.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::runtime {
 namespace {
 
@@ -17,7 +19,7 @@ class VersionsCheck : ProgramCheck {
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
     for (const auto& [number, values] : values_) {
-      const std::string name = "parameter " + std::to_string(number);
+      const std::string name = format("parameter {}", number);
       require(values.copies.empty(), name + " keeps a copy of its values");
       require(values.bound == newest, name + " keeps a copy bound");
     }
@@ -78,10 +80,10 @@ class VersionsCheck : ProgramCheck {
     for (const int parameter : values_used(instruction, use_)) {
       if (!use_.flat_parameter(parameter).trainable) continue;
       const Values& values = values_[parameter];
-      const std::string name = "parameter " + std::to_string(parameter);
+      const std::string name = format("parameter {}", parameter);
       require(values.bound != newest || !values.changing, name + " is used between its update and its Publish");
       const int version = values.bound == newest ? values.updates : values.bound;
-      require(version == instruction.version, name + " has the values of version " + std::to_string(version));
+      require(version == instruction.version, format("{} has the values of version {}", name, version));
     }
   }
 

@@ -54,10 +54,10 @@ void check_given(const config::RunConfig& run, plugin_host::PluginRegistry& regi
   const std::optional<std::string> made = architecture(choice, choice.options, registry, config_json);
   const bool makes_another = given && given != architecture(choice, without, registry);
   if (!makes_another || given == made || made != architecture(choice, without, registry, config_json)) return;
-  throw UserError(choice.options_place, choice.slot + "." + choice.name + "." + name + " is " +
-                                            config::to_text(choice.options.value(name)) +
-                                            ", and the config.json of model.init decides otherwise; leave the option "
-                                            "out to take the file's");
+  throw UserError(
+      choice.options_place,
+      "{}.{}.{} is {}, and the config.json of model.init decides otherwise; leave the option out to take the file's",
+      choice.slot, choice.name, name, config::to_text(choice.options.value(name)));
 }
 
 // The model's sizes are those of the folder that its weights come from.

@@ -19,8 +19,8 @@ constexpr OfCommands keys_of_commands[]{
     {"compare", "`strata compare` trains these variants: start the program once for each, with its settings"}};
 
 [[noreturn]] void refuse_key(const OfCommands& one, const Place& place, const std::string& value) {
-  throw UserError(place, std::string(one.key) + " is " + config::shown(value) +
-                             ", which does nothing in a program: " + one.instead + ", and leave " + one.key + " out");
+  throw UserError(place, "{} is {}, which does nothing in a program: {}, and leave {} out", one.key,
+                  config::shown(value), one.instead, one.key);
 }
 
 }  // namespace
@@ -31,10 +31,10 @@ void check_memory_budget(const ResolvedRun& run) {
   const auto row =
       std::ranges::find_if(run.config.listing, [](const config::Resolved& one) { return one.path == "memory_budget"; });
   throw UserError(Place{row->origin},
-                  "memory_budget is " + config::to_text(row->value) +
-                      ", which does nothing: neither are homes chosen, as offload.automatic is false, nor the "
-                      "micro-batch, which a ds_config's batch \"auto\" leaves open; leave memory_budget out, or set "
-                      "device_budget to refuse what takes more");
+                  "memory_budget is {}, which does nothing: neither are homes chosen, as offload.automatic is false, "
+                  "nor the micro-batch, which a ds_config's batch \"auto\" leaves open; leave memory_budget out, or "
+                  "set device_budget to refuse what takes more",
+                  config::to_text(row->value));
 }
 
 void check_program_keys(const std::vector<config::Node>& trees) {

@@ -9,7 +9,7 @@ namespace strata {
 namespace {
 
 std::string of(std::int64_t number, std::int64_t count) {
-  return std::to_string(number) + " of " + std::to_string(count);
+  return format("{} of {}", number, count);
 }
 
 std::string shape_text(const at::Tensor& tensor) {
@@ -34,7 +34,7 @@ StepResult result(const report::StepRecord& record) {
 }  // namespace
 
 void refuse(const char* call, const Engine::Where& where, const std::string& text) {
-  throw UserError(Place{where.file, where.line}, std::string("engine.") + call + ": " + text);
+  throw UserError(Place{where.file, where.line}, "engine.{}: {}", call, text);
 }
 
 double Loss::value() const {

@@ -21,10 +21,10 @@ void check_no_model(const std::vector<config::Node>& trees) {
     const config::Node* plugin =
         section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
     if (plugin == nullptr || plugin->kind != config::NodeKind::Scalar) continue;
-    throw UserError(
-        plugin->place,
-        "model.plugin is " + config::shown(plugin->text) +
-            ", and this program brings a model of its own: leave model.plugin out, or initialize without a model");
+    throw UserError(plugin->place,
+                    "model.plugin is {}, and this program brings a model of its own: leave model.plugin out, or "
+                    "initialize without a model",
+                    config::shown(plugin->text));
   }
 }
 

@@ -89,7 +89,7 @@ std::uint64_t order_of(const data::OrderedSamples& samples) {
 std::string text_of(const data::Loader* loader, config::DataOrder order) {
   if (loader == nullptr) return "none";
   const data::TokenSource& source = loader->source();
-  std::string text = std::to_string(source.token_count()) + " tokens, " + content_text(content_of(source));
+  std::string text = format("{} tokens, {}", source.token_count(), content_text(content_of(source)));
   if (order == config::DataOrder::Own) text += ", order " + checkpoint::format_checksum(order_of(loader->samples()));
   return text;
 }
@@ -152,7 +152,7 @@ std::vector<Fact> content_facts(const config::RunConfig& config, const FilesRead
     else if (name == "model.init")
       facts.push_back(fact_of_weights(name, files.weights, config.model.init));
     else
-      throw Bug("nothing compares the content of " + name + " between ranks");
+      throw Bug("nothing compares the content of {} between ranks", name);
   }
   return facts;
 }

@@ -30,9 +30,10 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
 
 void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary) {
   if (!data.document_end || *data.document_end < vocabulary) return;
-  throw UserError(section + ".document_end is " + std::to_string(*data.document_end) +
-                  ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
-                  "; give the id with which the file's documents end, or a model with a larger vocabulary");
+  throw UserError(
+      "{}.document_end is {}, and the model's vocabulary is 0 to {}; give the id with which the file's documents end, "
+      "or a model with a larger vocabulary",
+      section, *data.document_end, vocabulary - 1);
 }
 
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
@@ -80,7 +81,7 @@ bool Run::another_follows() const {
 }
 
 report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
-  const std::string what = "the loss of step " + std::to_string(input.step + 1);
+  const std::string what = format("the loss of step {}", input.step + 1);
   const bool finite = std::isfinite(outcome.loss);
   not_finite_ = finite ? "" : what;
   if (!finite) saver_.take_loss(outcome.loss, what);
@@ -118,16 +119,17 @@ report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& out
 void Run::check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const {
   if (session_.stage().updates_within_step == 0) return;
   const std::string& scheduler = session_.scheduler();
-  const std::string step = "step " + std::to_string(input.step + 1) + ": ";
+  const std::string step = format("step {}: ", input.step + 1);
   if (outcome.valid_tokens != input.tokens)
-    throw UserError(step + std::to_string(input.tokens - outcome.valid_tokens) + " of " + std::to_string(input.tokens) +
-                    " targets are ignored, and " + scheduler +
-                    " updates within the step: each update takes the mean over its tokens, of which all must count; "
-                    "train on data without ignored targets, or choose another scheduler");
+    throw UserError(
+        "{}{} of {} targets are ignored, and {} updates within the step: each update takes the mean over its tokens, "
+        "of which all must count; train on data without ignored targets, or choose another scheduler",
+        step, input.tokens - outcome.valid_tokens, input.tokens, scheduler);
   if (!outcome.finite)
-    throw EnvironmentError(step + "the gradient is not finite, and " + scheduler +
-                           " has updated weights by it within the step; resume from the last checkpoint with a lower "
-                           "learning rate, or choose another scheduler");
+    throw EnvironmentError(
+        "{}the gradient is not finite, and {} has updated weights by it within the step; resume from the last "
+        "checkpoint with a lower learning rate, or choose another scheduler",
+        step, scheduler);
 }
 
 // Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
@@ -142,10 +144,10 @@ bool Run::judge(report::StepRecord& record) {
     return precision->judge({record.step + 1, outcome.gradient_norm, outcome.finite});
   });
   if (verdict == Verdict::Stop)
-    throw EnvironmentError("step " + std::to_string(record.step + 1) + ": " + precision.name +
-                           " ends the run: " + precision->stop_reason() + "; " + found);
+    throw EnvironmentError("step {}: {} ends the run: {}; {}", record.step + 1, precision.name,
+                           precision->stop_reason(), found);
   if (verdict == Verdict::Skip && outcome.finite)
-    throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
+    throw Bug("{} skips a step whose gradient is finite; by then the update has been made", precision.name);
   if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step + 1, found);
   return outcome.finite && verdict == Verdict::Apply;
 }

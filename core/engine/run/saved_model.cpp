@@ -41,9 +41,10 @@ void take_saved_model(ResolvedRun& run, const std::string& path) {
   const std::string folder = saved.folder.string();
   const std::string* const plugin = saved.setting("model.plugin");
   if (plugin != nullptr && !plugin->starts_with('/') && *plugin != model.name)
-    throw UserError(model.place, "model.plugin is " + model.name + ", and " + folder +
-                                     " was saved with model.plugin = " + *plugin +
-                                     "; take the model of the run that saved it");
+    throw UserError(
+        model.place,
+        "model.plugin is {}, and {} was saved with model.plugin = {}; take the model of the run that saved it",
+        model.name, folder, *plugin);
   const OptionValues theirs = saved_options(saved, model, *run.registry);
   OptionValues taken = model.options;
   for (const std::string& option : theirs.names())
@@ -51,10 +52,10 @@ void take_saved_model(ResolvedRun& run, const std::string& path) {
   const std::vector<std::string> others = options_of_another_model(model, taken, theirs, *run.registry);
   if (!others.empty()) {
     const std::string key = key_of(model, others.front());
-    throw UserError(model.options_place,
-                    key + " is " + config::to_text(taken.value(others.front())) + ", and " + folder +
-                        " was saved with " + config::to_text(theirs.value(others.front())) +
-                        ": another model of the same weights" + "; leave " + key + " out to evaluate the saved one");
+    throw UserError(
+        model.options_place,
+        "{} is {}, and {} was saved with {}: another model of the same weights; leave {} out to evaluate the saved one",
+        key, config::to_text(taken.value(others.front())), folder, config::to_text(theirs.value(others.front())), key);
   }
   model.options = taken;
   for (config::Resolved& row : run.config.listing)
@@ -71,10 +72,11 @@ void check_kept_model(const config::RunConfig& config, plugin_host::PluginRegist
   const std::vector<std::string> others = options_of_another_model(model, model.options, then, registry);
   if (others.empty()) return;
   const std::string key = key_of(model, others.front());
-  throw UserError(saved.folder.string() + ": was saved with " + key + " = " +
-                  config::to_text(then.value(others.front())) + ", and this run has " +
-                  config::to_text(model.options.value(others.front())) + "; a resumed run must keep its model: set " +
-                  key + " back, or start anew from exported weights (strata checkpoint export, model.init)");
+  throw UserError(
+      "{}: was saved with {} = {}, and this run has {}; a resumed run must keep its model: set {} back, or start anew "
+      "from exported weights (strata checkpoint export, model.init)",
+      saved.folder.string(), key, config::to_text(then.value(others.front())),
+      config::to_text(model.options.value(others.front())), key);
 }
 
 void check_resume(const ResolvedRun& run, const std::optional<std::string>& from) {

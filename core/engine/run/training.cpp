@@ -9,9 +9,10 @@ namespace {
 // Throws EnvironmentError after a first step whose loss and gradients are all 0: random weights give neither.
 void check_computed(const report::StepRecord& record) {
   if (record.outcome.loss != 0.0 || record.outcome.gradient_norm != 0.0 || record.outcome.valid_tokens == 0) return;
-  throw EnvironmentError("step " + std::to_string(record.step + 1) +
-                         ": the loss and the norm of the gradients are exactly 0: the device computed nothing, or the "
-                         "model has a vocabulary of 1; `strata verify` compares a run's gradients");
+  throw EnvironmentError(
+      "step {}: the loss and the norm of the gradients are exactly 0: the device computed nothing, or the model has a "
+      "vocabulary of 1; `strata verify` compares a run's gradients",
+      record.step + 1);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Draft {
 
 std::string name_of(int layer, const ParameterInfo& parameter, bool deferred) {
   if (!parameter.tie.empty()) return "tie " + parameter.tie;
-  return "layer " + std::to_string(layer) + (parameter.trainable ? "" : " (frozen)") + (deferred ? " (linear)" : "");
+  return format("layer {}{}{}", layer, parameter.trainable ? "" : " (frozen)", deferred ? " (linear)" : "");
 }
 
 // Adds the parameter to the draft, or finds the span it shares there. `first_use` has its own info, or that which
@@ -63,8 +63,9 @@ std::vector<WithUnit> by_unit(const std::vector<Parameter*>& parameters,
 void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
   if (first.shape == other.shape && first.split == other.split && first.trainable == other.trainable) return;
   throw UserError(
-      "parameters " + first.name + " and " + other.name + " are tied (\"" + first.tie +
-      "\") but differ in shape, in split or in being trainable; tied parameters must be equal in all three");
+      "parameters {} and {} are tied (\"{}\") but differ in shape, in split or in being trainable; tied parameters "
+      "must be equal in all three",
+      first.name, other.name, first.tie);
 }
 
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
@@ -78,7 +79,7 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
     for (const auto& [parameter, together] : by_unit(layers[l]->parameters(), tied, unit)) {
       const ParameterInfo& info = parameter->info;
       if (info.elements() <= 0)
-        throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
+        throw UserError("parameter {} has no elements: every extent of its shape must be at least 1", info.name);
       const DTypes dtypes = precision.dtypes(info);
       const bool deferred = splits_backward && info.linear_only && info.trainable && info.tie.empty();
       const Key key = info.tie.empty()
@@ -95,8 +96,8 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
         draft.info.dtypes = dtypes;
       }
       if (!(drafts[found->second].info.dtypes == dtypes))
-        throw UserError("tied parameter " + info.name + " gets other number formats than " +
-                        drafts[found->second].info.parameters.front().info.name + "; they are one parameter");
+        throw UserError("tied parameter {} gets other number formats than {}; they are one parameter", info.name,
+                        drafts[found->second].info.parameters.front().info.name);
       const auto first_use = tied.find(info.tie);
       const ParameterSpan span{first_use == tied.end() ? info : first_use->second, 0, tensor_rank, tensor_ranks,
                                together};

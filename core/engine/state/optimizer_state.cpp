@@ -60,24 +60,21 @@ bool updates_in_parts(const Optimizer& optimizer, const Slice& slice) {
 
 void check_ranges(const std::vector<Slice>& slices, const std::string& partitioner) {
   std::map<const FlatParameter*, std::map<std::int64_t, std::int64_t>> ends;  // by flat parameter and begin
-  const auto text = [](std::int64_t begin, std::int64_t end) {
-    return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
-  };
+  const auto text = [](std::int64_t begin, std::int64_t end) { return format("[{}, {})", begin, end); };
   for (const Slice& slice : slices) {
-    if (slice.flat == nullptr) throw Bug(partitioner + ": owned() gives a slice of no flat parameter");
+    if (slice.flat == nullptr) throw Bug("{}: owned() gives a slice of no flat parameter", partitioner);
     const FlatParameterInfo& flat = slice.flat->info();
-    const std::string what = partitioner + ": owned() gives elements " + text(slice.begin, slice.end) + " of " +
-                             flat.name + ", which has " + std::to_string(flat.elements);
+    const std::string what = format("{}: owned() gives elements {} of {}, which has {}", partitioner,
+                                    text(slice.begin, slice.end), flat.name, flat.elements);
     if (slice.begin < 0 || slice.end < slice.begin || slice.end > flat.elements)
-      throw Bug(what + "; a slice is a range of them");
+      throw Bug("{}; a slice is a range of them", what);
     if (slice.counted_begin < slice.begin || slice.counted_end < slice.counted_begin || slice.counted_end > slice.end)
-      throw Bug(what + ", and counts " + text(slice.counted_begin, slice.counted_end) + "; it counts a part of it");
+      throw Bug("{}, and counts {}; it counts a part of it", what, text(slice.counted_begin, slice.counted_end));
     if (slice.begin == slice.end) continue;
     for (const auto& [begin, end] : ends[slice.flat])
       if (begin < slice.end && slice.begin < end)
-        throw Bug(what + ", and " + text(begin, end) +
-                  " too; slices of one rank have no element in common, for both "
-                  "would update it");
+        throw Bug("{}, and {} too; slices of one rank have no element in common, for both would update it", what,
+                  text(begin, end));
     ends[slice.flat][slice.begin] = slice.end;
   }
 }
@@ -88,11 +85,11 @@ void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, 
       for (const std::int64_t at : {part.begin, part.end}) {
         const std::int64_t place = part.span->offset + at;
         if (slice.flat->info().cut_up_to(place) == place) continue;
-        throw UserError(optimizer + " updates " + std::to_string(part.span->unit) + " neighbouring elements of " +
-                        part.span->info.name + " together, and " + partitioner + " cuts it at element " +
-                        std::to_string(at) +
-                        "; use a partitioner that cuts where the optimizer allows it (FlatParameterInfo::cut_up_to), "
-                        "as those of Strata do, or an optimizer that updates each element by itself");
+        throw UserError(
+            "{} updates {} neighbouring elements of {} together, and {} cuts it at element {}; use a partitioner that "
+            "cuts where the optimizer allows it (FlatParameterInfo::cut_up_to), as those of Strata do, or an optimizer "
+            "that updates each element by itself",
+            optimizer, part.span->unit, part.span->info.name, partitioner, at);
       }
 }
 
@@ -199,11 +196,11 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     entry.states = optimizer.state(entry.piece.info);
     for (const StateTensor& state : entry.states) {
       if (state.name == kept_gradient)
-        throw Bug("the optimizer names a state \"" + state.name + "\", as the engine's own is called");
+        throw Bug("the optimizer names a state \"{}\", as the engine's own is called", state.name);
       if (state.block < 1 || (part.span->unit % state.block != 0 && part.span->unit < part.span->elements()))
-        throw Bug("the optimizer's state \"" + state.name + "\" has blocks of " + std::to_string(state.block) +
-                  " elements, of which its unit of " + std::to_string(part.span->unit) + " for " +
-                  part.span->info.name + " is no multiple");
+        throw Bug(
+            "the optimizer's state \"{}\" has blocks of {} elements, of which its unit of {} for {} is no multiple",
+            state.name, state.block, part.span->unit, part.span->info.name);
       lengths[{state.name, state.dtype}] += state.elements(entry.piece.info);
     }
   }

@@ -80,10 +80,10 @@ ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, 
         any = true;
       }
       if (!any)
-        throw UserError(rule.place,
-                        rule.path + ".match: \"" + pattern +
-                            "\" fits no parameter of this model (* stands for any letters); the nearest are " +
-                            nearest_names(pattern, parameters));
+        throw UserError(
+            rule.place,
+            "{}.match: \"{}\" fits no parameter of this model (* stands for any letters); the nearest are {}",
+            rule.path, pattern, nearest_names(pattern, parameters));
     }
   const bool any =
       std::any_of(settings_.begin(), settings_.end(), [](const auto& one) { return one.second.trainable; });
@@ -96,7 +96,7 @@ ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, 
 const ParameterSettings& ParameterRules::of(const std::string& parameter) const {
   const auto found = settings_.find(parameter);
   if (found == settings_.end())
-    throw Bug("a layer was built with the parameter " + parameter + ", which its description does not name");
+    throw Bug("a layer was built with the parameter {}, which its description does not name", parameter);
   return found->second;
 }
 

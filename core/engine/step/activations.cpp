@@ -32,8 +32,8 @@ Tensors detached(const Tensors& tensors, bool gradient) {
 Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what) {
   const auto found = flows.find(key);
   if (found == flows.end())
-    throw Bug(std::string(what) + " of layer " + std::to_string(key.first) + ", micro-batch " +
-              std::to_string(key.second) + " was not computed or received before its use");
+    throw Bug("{} of layer {}, micro-batch {} was not computed or received before its use", what, key.first,
+              key.second);
   for (Pending& receive : found->second.transfers) receive.wait();
   Held held = std::move(found->second.tensors);
   flows.erase(found);
@@ -62,9 +62,10 @@ void ActivationStore::finish_transfers() {
 void ActivationStore::check_empty() const {
   if (!forward.empty() || !backward.empty() || !passages.empty() || !left_gradients.empty() ||
       !activation_sends.empty() || !gradient_sends.empty())
-    throw Bug("a step ended with activations left over: " + std::to_string(forward.size()) + " on their way forward, " +
-              std::to_string(backward.size()) + " backward, " + std::to_string(passages.size()) +
-              " waiting for their backward, " + std::to_string(left_gradients.size()) + " for that of their weights");
+    throw Bug(
+        "a step ended with activations left over: {} on their way forward, {} backward, {} waiting for their backward, "
+        "{} for that of their weights",
+        forward.size(), backward.size(), passages.size(), left_gradients.size());
 }
 
 }  // namespace strata::runtime

@@ -22,13 +22,11 @@ LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro
   const LayerGenerator generator(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample,
                                  layer.number);
   LayerOutput output = plugin_call(
-      stage_.model_name,
-      [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
+      stage_.model_name, [&] { return format("forward of {} (layer {})", layer.info.name, layer.number); }, stage_.rank,
       [&] { return layer.layer->forward(input, batch); });
   if (output.auxiliary_loss.defined() && output.auxiliary_loss.dim() != 0)
-    throw Bug(stage_.model_name + ": the auxiliary loss of " + layer.info.name + " has " +
-              std::to_string(output.auxiliary_loss.dim()) +
-              " dimensions; it must have none: a sum over the micro-batch's tokens");
+    throw Bug("{}: the auxiliary loss of {} has {} dimensions; it must have none: a sum over the micro-batch's tokens",
+              stage_.model_name, layer.info.name, output.auxiliary_loss.dim());
   return output;
 }
 
@@ -53,14 +51,14 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   }
   if (layer.number + 1 < stage_.layers_in_model) {
     if (output.activations.empty())
-      throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
+      throw Bug("{}: {} gave no activations for the next layer", stage_.model_name, layer.info.name);
     activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors =
         Held(*stage_.store, detached(output.activations, layer.number >= stage_.first_trainable));
   } else if (input.batches[static_cast<std::size_t>(instruction.micro_batch)].asked_rows.defined()) {
     logits_ = output.logits;
   } else {
     if (!output.loss_sum.defined())
-      throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
+      throw Bug("{}: the last layer, {}, gave no loss_sum", stage_.model_name, layer.info.name);
     micro_batch_loss_ = output.loss_sum.detach();
     count(LossSums::loss, micro_batch_loss_);
   }
@@ -81,7 +79,7 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   StageLayer& layer = stage_.layer(instruction.layer);
   const ActivationStore::Key key{layer.number, instruction.micro_batch};
   auto node = activations_.passages.extract(key);
-  if (node.empty()) throw Bug("the backward of " + layer.info.name + " comes before its forward");
+  if (node.empty()) throw Bug("the backward of {} comes before its forward", layer.info.name);
   Passage passage = std::move(node.mapped());
   if (instruction.recompute && layer.number > 0) bring_inputs(instruction, passage);
   const bool is_loss = layer.number + 1 == stage_.layers_in_model;
@@ -117,8 +115,8 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   stage_.linear->leave_in(instruction.op == Op::BackwardInput ? &left.products : nullptr);
   if (!outputs.empty() && !leaves.empty())
     plugin_call(
-        stage_.model_name,
-        [&] { return "backward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
+        stage_.model_name, [&] { return format("backward of {} (layer {})", layer.info.name, layer.number); },
+        stage_.rank,
         [&] { torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, leaves); });
   check_linear_only(layer, instruction.op == Op::BackwardInput);
   if (instruction.op == Op::BackwardInput) keep_for_weights(key, std::move(left));
@@ -142,9 +140,10 @@ void Executor::check_linear_only(const StageLayer& layer, bool splits) const {
   for (const Parameter* parameter : layer.layer->parameters())
     if (parameter->tensor.grad().defined() &&
         ((splits && Linear::can_wait(*parameter)) || stage_.linear->is_unwritten(*parameter)))
-      throw UserError(stage_.model_name + ": " + layer.info.name + " says that " + parameter->info.name +
-                      " is linear_only and uses it in another way than ModelContext::linear; its gradient would be "
-                      "wrong. Leave linear_only out");
+      throw UserError(
+          "{}: {} says that {} is linear_only and uses it in another way than ModelContext::linear; its gradient would "
+          "be wrong. Leave linear_only out",
+          stage_.model_name, layer.info.name, parameter->info.name);
 }
 
 // A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.
@@ -162,8 +161,8 @@ void Executor::backward_of_weights(const Instruction& instruction) {
   const PartTimer timer(times_.backward);
   auto node = activations_.left_gradients.extract({instruction.layer, instruction.micro_batch});
   if (node.empty())
-    throw Bug("the weight gradients of " + stage_.layer(instruction.layer).info.name +
-              " are computed before those of its input");
+    throw Bug("the weight gradients of {} are computed before those of its input",
+              stage_.layer(instruction.layer).info.name);
   for (const WeightGradient& gradient : node.mapped().products) stage_.linear->add(gradient);
 }
 

@@ -33,7 +33,7 @@ std::vector<std::int64_t> named(const std::vector<LayerInfo>& layers, const std:
   if (std::ranges::count(found, 1) > 0) return found;
   std::string all;
   for (const LayerInfo& layer : layers) all += (all.empty() ? "" : ", ") + layer.name;
-  throw UserError("parallel.cut is names:" + pattern + ", and no layer of this model has such a name; they are " + all);
+  throw UserError("parallel.cut is names:{}, and no layer of this model has such a name; they are {}", pattern, all);
 }
 
 // One layer alone, with parameters and buffers of its own.

@@ -48,7 +48,7 @@ RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config:
 template <typename Ask>
 auto RunLearningRate::ask(const char* function, std::int64_t update, Ask&& ask) const {
   const std::int64_t after_warmup = std::max<std::int64_t>(update - run_.warmup, 0);
-  const std::string call = std::string(function) + "(" + std::to_string(after_warmup) + ")";
+  const std::string call = format("{}({})", function, after_warmup);
   return at_place(place_,
                   [&] { return plugin_host::plugin_call(plugin_.name, call, [&] { return ask(after_warmup); }); });
 }
@@ -56,8 +56,7 @@ auto RunLearningRate::ask(const char* function, std::int64_t update, Ask&& ask) 
 double RunLearningRate::rate(std::int64_t update) const {
   const double rate = ask("rate", update, [&](std::int64_t at) { return plugin_->rate(at, run_); });
   if (!std::isfinite(rate) || rate < 0)
-    throw Bug(plugin_.name + " gives update " + std::to_string(update) + " the learning rate " + std::to_string(rate) +
-              "; a rate is finite and not negative");
+    throw Bug("{} gives update {} the learning rate {}; a rate is finite and not negative", plugin_.name, update, rate);
   if (update >= run_.warmup) return rate;
   return rate * (static_cast<double>(update + 1) / static_cast<double>(run_.warmup));
 }
@@ -66,8 +65,8 @@ std::optional<double> RunLearningRate::momentum(std::int64_t update) const {
   const std::optional<double> momentum =
       ask("momentum", update, [&](std::int64_t at) { return plugin_->momentum(at, run_); });
   if (momentum && !(*momentum >= 0 && *momentum < 1))
-    throw Bug(plugin_.name + " gives update " + std::to_string(update) + " the momentum " + std::to_string(*momentum) +
-              "; a momentum is at least 0 and below 1");
+    throw Bug("{} gives update {} the momentum {}; a momentum is at least 0 and below 1", plugin_.name, update,
+              *momentum);
   return momentum;
 }
 
@@ -88,8 +87,10 @@ void RunLearningRate::check() const {
     momentum(update);
   }
   if (run_.base_rate && !base_is_compared_ && has_own_rates())
-    throw UserError(place_, "learning_rate.base has no effect: " + plugin_.name +
-                                " takes its rates from options of its own; leave learning_rate.base out");
+    throw UserError(
+        place_,
+        "learning_rate.base has no effect: {} takes its rates from options of its own; leave learning_rate.base out",
+        plugin_.name);
 }
 
 bool RunLearningRate::has_own_rates() const {
@@ -109,9 +110,10 @@ bool RunLearningRate::has_own_rates() const {
 
 void RunLearningRate::check_momentum(const NamedPlugin<Optimizer>& optimizer) const {
   if (!momentum(0) || optimizer->takes_momentum()) return;
-  throw UserError(place_, plugin_.name + " gives every update a momentum, and " + optimizer.name +
-                              " takes none with these options: choose an optimizer and options with a momentum, or a "
-                              "learning rate without one");
+  throw UserError(place_,
+                  "{} gives every update a momentum, and {} takes none with these options: choose an optimizer and "
+                  "options with a momentum, or a learning rate without one",
+                  plugin_.name, optimizer.name);
 }
 
 bool RunLearningRate::same_over(std::int64_t steps) const {

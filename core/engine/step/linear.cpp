@@ -176,7 +176,7 @@ Linear::Target Linear::target_of(const Parameter& parameter) {
   at::Tensor& gradient = parameter.tensor.mutable_grad();
   if (gradient.defined()) return {gradient, false};
   const auto unwritten = unwritten_.extract(parameter.tensor.unsafeGetTensorImpl());
-  if (!unwritten) throw Bug("no buffer was lent for the gradient of " + parameter.info.name);
+  if (!unwritten) throw Bug("no buffer was lent for the gradient of {}", parameter.info.name);
   return {gradient = unwritten.mapped(), true};
 }
 

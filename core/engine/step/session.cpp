@@ -56,20 +56,21 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
   if (policy_ == config::StepPolicy::Speculative && !config.offload.homes().empty())
-    throw UserError("step_policy is speculative and " + config.offload.homes().front()->slot +
-                    " is given; a speculative step keeps what it changes twice on the device, and the inputs of the "
-                    "step that it begins. Set step_policy: plain: where state rests on a disk, its updates wait for "
-                    "the norm and are made in the next forward beside what comes, with the same bits; or delayed; or "
-                    "leave offload out");
+    throw UserError(
+        "step_policy is speculative and {} is given; a speculative step keeps what it changes twice on the device, and "
+        "the inputs of the step that it begins. Set step_policy: plain: where state rests on a disk, its updates wait "
+        "for the norm and are made in the next forward beside what comes, with the same bits; or delayed; or leave "
+        "offload out",
+        config.offload.homes().front()->slot);
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!source.config.empty()) plugins.model->configure(source.config);
     if (config.model.seq_len <= plugins.model->maximum_sequence_length()) return;
-    throw UserError("model.seq_len is " + std::to_string(config.model.seq_len) + "; this model takes at most " +
-                    std::to_string(plugins.model->maximum_sequence_length()) + " tokens" +
-                    (source.config.empty() ? "" : ", by max_position_embeddings or n_positions of its config.json"));
+    throw UserError("model.seq_len is {}; this model takes at most {} tokens{}", config.model.seq_len,
+                    plugins.model->maximum_sequence_length(),
+                    source.config.empty() ? "" : ", by max_position_embeddings or n_positions of its config.json");
   });
   stage_.groups = &groups;
   stage_.world = groups_.emplace("world", groups.make(request_along(mesh_, place_, "world", axes_without({}))))
@@ -181,8 +182,8 @@ std::int64_t Session::unit_of(const ParameterInfo& parameter) const {
   const std::int64_t unit = plugin_call(stage_.optimizer.name, "unit()", stage_.rank,
                                         [&] { return stage_.optimizer->unit(PieceInfo::whole(parameter)); });
   if (unit < 1)
-    throw Bug(stage_.optimizer.name + " updates " + parameter.name + " in units of " + std::to_string(unit) +
-              " elements; a unit has at least one");
+    throw Bug("{} updates {} in units of {} elements; a unit has at least one", stage_.optimizer.name, parameter.name,
+              unit);
   return unit;
 }
 
@@ -194,11 +195,10 @@ void Session::check_units() const {
       const std::int64_t unit = unit_of(parameter);
       const bool of_parts = tensor_units(stage_.optimizer.plugin) != nullptr;
       if (unit_in_part({parameter, mesh_.size(Axis::Tensor)}, unit, of_parts) > 0) continue;
-      throw UserError("parallel.tensor is " + std::to_string(mesh_.size(Axis::Tensor)) + ", and " +
-                      stage_.optimizer.name + " updates " + std::to_string(unit) + " neighbouring elements of " +
-                      parameter.name +
-                      " together, which lie in the parts of several ranks; set it to 1, or choose an optimizer that "
-                      "updates each element by itself");
+      throw UserError(
+          "parallel.tensor is {}, and {} updates {} neighbouring elements of {} together, which lie in the parts of "
+          "several ranks; set it to 1, or choose an optimizer that updates each element by itself",
+          mesh_.size(Axis::Tensor), stage_.optimizer.name, unit, parameter.name);
     }
 }
 

@@ -19,9 +19,10 @@ namespace {
 void refuse_idle(const char* key, std::int64_t value, const std::string& home) {
   const OptionSpec& option = config::find_key(key)->option;
   if (value == std::get<std::int64_t>(parse_option(option, option.default_text))) return;
-  throw UserError(std::string(key) + " is " + std::to_string(value) + ", which does nothing: " + home +
-                  " holds state where the host addresses it, and nothing is brought from there; leave " + key +
-                  " out, or choose a home that state is brought from, such as a disk");
+  throw UserError(
+      "{} is {}, which does nothing: {} holds state where the host addresses it, and nothing is brought from there; "
+      "leave {} out, or choose a home that state is brought from, such as a disk",
+      key, value, home, key);
 }
 
 }  // namespace
@@ -54,24 +55,25 @@ void Session::make_buffers(const config::RunConfig& config) {
   for (const auto& [key, ratio] : {std::pair("offload.optimizer_ratio", offload.optimizer_ratio),
                                    std::pair("offload.gradients_ratio", offload.gradients_ratio)})
     if (!on_host && memory.optimizer.device != nullptr && memory.optimizer.device->limits().mapped && ratio < 1.0)
-      throw UserError(std::string(key) + " is " + std::to_string(ratio) + " and " + stage_.device.name +
-                      " is not the host: its processors make either all of the update or none, by gradients that they "
-                      "address; set it to 1, or leave offload.optimizer out");
+      throw UserError(
+          "{} is {} and {} is not the host: its processors make either all of the update or none, by gradients that "
+          "they address; set it to 1, or leave offload.optimizer out",
+          key, ratio, stage_.device.name);
   const OffloadDevice* const values = memory.parameters.device;
   if (!on_host && memory.optimizer.device != nullptr && memory.optimizer.device->limits().mapped && values != nullptr &&
       !values->limits().mapped)
-    throw UserError("offload.optimizer is " + plugins_.optimizer_offload.name +
-                    ", so the host's processors update the parameters, and they cannot address offload.parameters, "
-                    "which is " +
-                    plugins_.parameter_offload.name + "; give both the same home, or leave offload.parameters out");
+    throw UserError(
+        "offload.optimizer is {}, so the host's processors update the parameters, and they cannot address "
+        "offload.parameters, which is {}; give both the same home, or leave offload.parameters out",
+        plugins_.optimizer_offload.name, plugins_.parameter_offload.name);
   // A home that was chosen for the run may be any: then the key is for the others.
   const bool given = std::ranges::find(offload.given, "offload.optimizer.plugin") != offload.given.end();
   const OffloadDevice* const home = memory.optimizer.device;
   if (given && home != nullptr && offload.updates_at_end > 0.0 && home->limits().mapped)
-    throw UserError("offload.updates_at_end is " + std::to_string(offload.updates_at_end) + " and " +
-                    plugins_.optimizer_offload.name +
-                    " holds state where it is updated in place, which is at the end of the step anyway; leave the key "
-                    "out, or choose a home for offload.optimizer that state is brought from, such as a disk");
+    throw UserError(
+        "offload.updates_at_end is {} and {} holds state where it is updated in place, which is at the end of the step "
+        "anyway; leave the key out, or choose a home for offload.optimizer that state is brought from, such as a disk",
+        offload.updates_at_end, plugins_.optimizer_offload.name);
   stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
   if (given && home != nullptr && home->limits().mapped)
     refuse_idle("offload.update_elements", offload.update_elements, plugins_.optimizer_offload.name);

@@ -16,7 +16,7 @@ class Session::Context final : public PartitionContext {
   Group& group(const std::string& name) override {
     const auto found = session_.groups_.find("partitioner." + name);
     if (found == session_.groups_.end())
-      throw Bug(session_.stage_.partitioner.name + " asks for a group \"" + name + "\" that its groups() did not name");
+      throw Bug("{} asks for a group \"{}\" that its groups() did not name", session_.stage_.partitioner.name, name);
     return *found->second;
   }
   Buffer& buffer(const BufferRequest& request) override {

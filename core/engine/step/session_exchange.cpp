@@ -14,8 +14,8 @@ void Session::check_own_exchange(const config::RunConfig& config) const {
   if (plugins_.own_exchange.optimizer() == nullptr) return;
   const std::string& optimizer = plugins_.optimizer.name;
   const auto refuse = [&](const std::string& found, const std::string& rule, const std::string& remedy) {
-    throw UserError(found + ", and " + optimizer + " sends momenta of its own in place of gradients: " + rule + "; " +
-                    remedy + ", or choose another optimizer");
+    throw UserError("{}, and {} sends momenta of its own in place of gradients: {}; {}, or choose another optimizer",
+                    found, optimizer, rule, remedy);
   };
   const bool apart = plugins_.optimizer->trains_elsewhere();
   if (!plugins_.own_exchange.partitioner_can() || (apart && !plugins_.own_exchange.owns_all()))

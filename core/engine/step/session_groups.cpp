@@ -21,9 +21,9 @@ void Session::connect_groups(GroupProvider& groups) {
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
   for (const GroupSpec& spec : specs) {
     if (groups_.count("partitioner." + spec.name) != 0)
-      throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
+      throw Bug("{} names group \"{}\" twice", stage_.partitioner.name, spec.name);
     if (spec.name == exchange_group)
-      throw Bug(stage_.partitioner.name + " names a group \"" + spec.name + "\", as the engine's own is called");
+      throw Bug("{} names a group \"{}\", as the engine's own is called", stage_.partitioner.name, spec.name);
     const GroupRequest request = plugin_call(stage_.partitioner.name, "groups()", stage_.rank,
                                              [&] { return data_parallel_request(mesh_, place_, spec); });
     groups_.emplace("partitioner." + spec.name, groups.make(request));

@@ -16,15 +16,14 @@ std::string text_of(const StepPlan& plan) {
   std::string text = "layers";
   for (std::size_t chunk = 0; chunk < plan.placement.stage_of_chunk.size(); ++chunk) {
     const auto [begin, end] = plan.placement.layers_of_chunk[chunk];
-    text += " " + std::to_string(begin) + "-" + std::to_string(end - 1) + " on stage " +
-            std::to_string(plan.placement.stage_of_chunk[chunk]);
+    text += format(" {}-{} on stage {}", begin, end - 1, plan.placement.stage_of_chunk[chunk]);
   }
   for (std::size_t stage = 0; stage < plan.orders.size(); ++stage) {
     std::string order;
     for (const ComputeAction& action : plan.orders[stage]) order += " " + to_string(action);
     if (order.size() > longest)
-      order = order.substr(0, longest) + " ... (hash " + std::to_string(std::hash<std::string>()(order)) + ")";
-    text += "; stage " + std::to_string(stage) + ":" + order;
+      order = format("{} ... (hash {})", order.substr(0, longest), std::hash<std::string>()(order));
+    text += format("; stage {}:{}", stage, order);
   }
   return text;
 }
@@ -38,7 +37,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   std::vector<bool> recompute;
   for (int number = 0; number < stage_.layers_in_model; ++number) {
     stage_.model_layers.push_back(plugin_call(
-        stage_.model_name, [&] { return "describe(" + std::to_string(number) + ")"; }, stage_.rank,
+        stage_.model_name, [&] { return format("describe({})", number); }, stage_.rank,
         [&] { return model.describe(number, batch_); }));
     recompute.push_back(config.recompute.covers(number));
   }
@@ -49,13 +48,13 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
         stage_.model_layers, recompute, batch_, model.vocabulary(),
         [&](int number) { return model.build(number, *linear_); }, stage_, stage_.store->device());
   if (!times.empty() && times.size() != stage_.model_layers.size())
-    throw UserError("the measured times are of " + std::to_string(times.size()) + " layers, and the model has " +
-                    std::to_string(stage_.model_layers.size()));
+    throw UserError("the measured times are of {} layers, and the model has {}", times.size(),
+                    stage_.model_layers.size());
   const std::vector<LayerCost> costs = layer_costs(stage_.model_layers, config.cut, times);
   for (const std::int64_t layer : config.recompute.layers)
     if (layer < 0 || layer >= stage_.layers_in_model)
-      throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +
-                      std::to_string(stage_.layers_in_model - 1));
+      throw UserError("activations.checkpoint names layer {}; this model has layers 0 to {}", layer,
+                      stage_.layers_in_model - 1);
   auto chunks = static_cast<int>(config.chunks_per_stage);
   if (chunks == 0)
     chunks = plugin_call(plugins_.scheduler.name, "chunks_per_stage()", stage_.rank, [&] {
@@ -78,7 +77,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
       layer.info = stage_.model_layers[static_cast<std::size_t>(number)];
       layer.recompute = config.recompute.covers(number);
       layer.layer = plugin_call(
-          stage_.model_name, [&] { return "build(" + std::to_string(number) + ")"; }, stage_.rank,
+          stage_.model_name, [&] { return format("build({})", number); }, stage_.rank,
           [&] { return model.build(number, *linear_); });
     }
   }
@@ -91,9 +90,11 @@ void Session::attach_precision() {
   if (policy_ != config::StepPolicy::Speculative ||
       !plugin_call(plugins_.precision.name, "maxima()", stage_.rank, maxima).defined())
     return;
-  throw UserError("step_policy is speculative, and with its options " + plugins_.precision.name +
-                  " needs in a step what all ranks measured in the one before, for whose end the step does not wait; "
-                  "set step_policy: plain or delayed, or the precision's options so that it measures nothing");
+  throw UserError(
+      "step_policy is speculative, and with its options {} needs in a step what all ranks measured in the one before, "
+      "for whose end the step does not wait; set step_policy: plain or delayed, or the precision's options so that it "
+      "measures nothing",
+      plugins_.precision.name);
 }
 
 bool Session::splits_backward() const {

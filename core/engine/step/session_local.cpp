@@ -14,7 +14,7 @@ namespace strata::runtime {
 void Session::check_local(const config::RunConfig& config) {
   if (policy_ != config::StepPolicy::Local) return;
   const auto refuse = [](const std::string& found, const std::string& rule, const std::string& remedy) {
-    throw UserError("step_policy is local, and " + found + ": " + rule + "; " + remedy + ", or set step_policy: plain");
+    throw UserError("step_policy is local, and {}: {}; {}, or set step_policy: plain", found, rule, remedy);
   };
   LocalTraining local{config.local, config.train.steps, nullptr, {}};
   local.replicas =
@@ -24,8 +24,7 @@ void Session::check_local(const config::RunConfig& config) {
            "what trains by itself is a group of ranks that hold all slices once",
            "choose a partitioner that shards inside groups and replicates across them");
   if (local.groups() == 1)
-    refuse(stage_.partitioner.name + " makes one group of the " + std::to_string(mesh_.size(Axis::Data)) +
-               " data-parallel ranks",
+    refuse(format("{} makes one group of the {} data-parallel ranks", stage_.partitioner.name, mesh_.size(Axis::Data)),
            "weights are averaged over two groups or more", "make the groups smaller or take more ranks");
   if (std::ranges::find(sums_of_round_, true) != sums_of_round_.end())
     refuse(stage_.optimizer.name + " needs sums over the ranks of a stage",
@@ -44,11 +43,10 @@ void Session::check_local(const config::RunConfig& config) {
     refuse("local.rate is 0", "every average would be thrown away", "set it to more, such as 0.7");
   const std::int64_t fragments = config.local.fragments;
   if (fragments > config.local.steps)
-    refuse("local.fragments is " + std::to_string(fragments) + " and local.steps " + std::to_string(config.local.steps),
+    refuse(format("local.fragments is {} and local.steps {}", fragments, config.local.steps),
            "each fragment is averaged at a step of its own", "set local.fragments to at most local.steps");
   if (fragments > stage_.layers_in_model)
-    refuse("local.fragments is " + std::to_string(fragments) + " and the model has " +
-               std::to_string(stage_.layers_in_model) + " layers",
+    refuse(format("local.fragments is {} and the model has {} layers", fragments, stage_.layers_in_model),
            "fragments are made of layers", "set local.fragments to at most that number");
   local.fragments = fragments_of_flats(fragments);
   stage_.local = std::move(local);

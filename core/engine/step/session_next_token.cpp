@@ -39,12 +39,13 @@ at::Tensor Session::next_token_logits(std::span<const std::int64_t> tokens) {
   const at::Tensor known = told.cpu();
   const auto found = static_cast<Found>(known.const_data_ptr<float>()[0]);
   if (found == None)
-    throw UserError(stage_.model_name + ": " + stage_.model_layers.back().name +
-                    ", its last layer, gives no logits, and without them no text; let its forward set "
-                    "LayerOutput::logits where the batch has asked_rows (sdk/README.md, Model)");
+    throw UserError(
+        "{}: {}, its last layer, gives no logits, and without them no text; let its forward set LayerOutput::logits "
+        "where the batch has asked_rows (sdk/README.md, Model)",
+        stage_.model_name, stage_.model_layers.back().name);
   if (found == Wrong)
-    throw Bug(stage_.model_name + ": the logits of " + stage_.model_layers.back().name +
-              " for one row have another dtype or shape; they must be fp32 [1, " + std::to_string(vocabulary) + "]");
+    throw Bug("{}: the logits of {} for one row have another dtype or shape; they must be fp32 [1, {}]",
+              stage_.model_name, stage_.model_layers.back().name, vocabulary);
   return known.narrow(0, 1, vocabulary).clone();
 }
 

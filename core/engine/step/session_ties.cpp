@@ -58,10 +58,10 @@ void Session::connect_ties(GroupProvider& groups, const std::vector<Slice>& slic
     const auto mine = static_cast<std::int64_t>(cuts);
     for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))
       if (other != mine)
-        throw Bug(stage_.partitioner.name + " owns other slices of " + flat.info().name + " on stage " +
-                  std::to_string(stage_.stage) +
-                  " than on another stage; slices of a tied flat parameter must depend only on its elements, formats "
-                  "and units");
+        throw Bug(
+            "{} owns other slices of {} on stage {} than on another stage; slices of a tied flat parameter must depend "
+            "only on its elements, formats and units",
+            stage_.partitioner.name, flat.info().name, stage_.stage);
   }
 }
 

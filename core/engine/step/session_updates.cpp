@@ -16,8 +16,8 @@ void Session::check_updates_within_step(const config::RunConfig& config) const {
   if (stage_.updates_within_step == 0) return;
   const std::string& scheduler = plugins_.scheduler.name;
   const auto refuse = [&](const std::string& found, const std::string& rule, const std::string& remedy) {
-    throw UserError(found + ", and " + scheduler + " updates within the step: " + rule + "; " + remedy +
-                    ", or choose another scheduler");
+    throw UserError("{}, and {} updates within the step: {}; {}, or choose another scheduler", found, scheduler, rule,
+                    remedy);
   };
   if (config.step_policy != config::StepPolicy::Plain)
     refuse("step_policy is not plain", "it leaves no update for the end of the step or the next one",

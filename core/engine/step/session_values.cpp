@@ -45,23 +45,24 @@ void check_held(const ParameterTotals& held, const ParameterInfo& parameter, con
   const bool each_once =
       static_cast<std::uint64_t>(held.counted_places) % state::places_modulus == state::digest_of_places(0, elements);
   if (held.counted != elements || !each_once)
-    throw Bug(partitioner + ": the ranks count " + std::to_string(held.counted) + " elements of " + parameter.name +
-              ", which has " + std::to_string(elements) + (held.counted == elements ? ", some of them twice" : "") +
-              "; norms and files need each element once: owned() covers every element, and Slice::counted_begin and "
-              "counted_end leave out what another data-parallel rank counts");
+    throw Bug(
+        "{}: the ranks count {} elements of {}, which has {}{}; norms and files need each element once: owned() covers "
+        "every element, and Slice::counted_begin and counted_end leave out what another data-parallel rank counts",
+        partitioner, held.counted, parameter.name, elements, held.counted == elements ? ", some of them twice" : "");
   if (held.counted_here != elements) return;
   if (held.owned % elements == 0 && !is_multiple(held.owned_values, held.owned / elements, held.counted_values))
-    throw Bug("ranks that own the same elements of " + parameter.name +
-              " hold different values of them at the start; initial values depend only on the seed, the name and the "
-              "place: Model::describe() must say the same in every process, and no plugin may write to parameters "
-              "between attach() and publish() (" +
-              partitioner + " holds their buffers)");
+    throw Bug(
+        "ranks that own the same elements of {} hold different values of them at the start; initial values depend only "
+        "on the seed, the name and the place: Model::describe() must say the same in every process, and no plugin may "
+        "write to parameters between attach() and publish() ({} holds their buffers)",
+        parameter.name, partitioner);
   // With each other, and not with the owners': a partitioner may send rounded values.
   if (held.first_whole > 0 && held.whole % held.first_whole == 0 &&
       !is_multiple(held.whole_values, held.whole / held.first_whole, held.first_whole_values))
-    throw Bug(partitioner + ": after publish() a rank has other values of " + parameter.name +
-              " than another rank; publish() gives every rank that keeps a flat parameter bound the same new values of "
-              "all its elements");
+    throw Bug(
+        "{}: after publish() a rank has other values of {} than another rank; publish() gives every rank that keeps a "
+        "flat parameter bound the same new values of all its elements",
+        partitioner, parameter.name);
 }
 
 }  // namespace

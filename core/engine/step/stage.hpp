@@ -116,7 +116,7 @@ struct StageState {
   const StageLayer& layer(int number) const {
     for (const StageLayer& one : layers)
       if (one.number == number) return one;
-    throw Bug("layer " + std::to_string(number) + " is not on stage " + std::to_string(stage));
+    throw Bug("layer {} is not on stage {}", number, stage);
   }
 };
 

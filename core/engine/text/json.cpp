@@ -29,7 +29,7 @@ Place place_in(const JsonSource& source, std::string_view text, std::size_t offs
 [[noreturn]] void refuse_text(const JsonSource& source, std::string_view text, std::size_t offset,
                               const std::string& what) {
   if (source.part.empty()) throw UserError(place_in(source, text, offset), what);
-  throw UserError(Place{source.file}, source.part + " " + what + ", at its byte " + std::to_string(offset));
+  throw UserError(Place{source.file}, "{} {}, at its byte {}", source.part, what, offset);
 }
 
 // Builds the value from the parser's events.
@@ -154,8 +154,8 @@ void JsonValue::refuse(const std::string& rule) const {
   const std::string subject = !where.empty()        ? where
                               : source.part.empty() ? std::string("the JSON in it")
                                                     : source.part;
-  throw UserError(source.line > 1 ? Place{source.file, source.line} : Place{source.file},
-                  subject + " is " + shown(*json_) + "; " + rule);
+  throw UserError(source.line > 1 ? Place{source.file, source.line} : Place{source.file}, "{} is {}; {}", subject,
+                  shown(*json_), rule);
 }
 
 std::optional<JsonValue> JsonValue::find(std::string_view name) const {
@@ -169,8 +169,7 @@ std::optional<JsonValue> JsonValue::find(std::string_view name) const {
 JsonValue JsonValue::operator[](const char* name) const {
   if (const std::optional<JsonValue> found = find(name)) return *found;
   const std::string where = key();
-  throw UserError(Place{document_->source().file},
-                  "the key " + where + (where.empty() ? "" : ".") + name + " is missing");
+  throw UserError(Place{document_->source().file}, "the key {}{}{} is missing", where, where.empty() ? "" : ".", name);
 }
 
 std::vector<std::pair<std::string, JsonValue>> JsonValue::members() const {

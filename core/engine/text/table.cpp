@@ -69,7 +69,7 @@ TableFormat parse_table_format(const std::string& name) {
   if (name == "markdown") return TableFormat::Markdown;
   if (name == "csv") return TableFormat::Csv;
   if (name == "json") return TableFormat::Json;
-  throw UserError("--format " + name + ": table, markdown, csv or json is expected");
+  throw UserError("--format {}: table, markdown, csv or json is expected", name);
 }
 
 void print(const Table& table, TableFormat format, std::ostream& out) {

@@ -4,7 +4,7 @@
 namespace strata {
 
 const at::Tensor& Buffer::tensor() const {
-  if (!here()) throw Bug(name_ + " is used while it is away from the device");
+  if (!here()) throw Bug("{} is used while it is away from the device", name_);
   return tensor_;
 }
 

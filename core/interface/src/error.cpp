@@ -5,8 +5,8 @@ namespace strata {
 std::string to_string(const Place& place) {
   std::string text = place.file;
   if (!text.empty() && place.line > 0) {
-    text += ":" + std::to_string(place.line);
-    if (place.column > 0) text += ":" + std::to_string(place.column);
+    text += format(":{}", place.line);
+    if (place.column > 0) text += format(":{}", place.column);
   }
   return text;
 }

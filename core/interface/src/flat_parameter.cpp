@@ -89,16 +89,16 @@ std::int64_t FlatParameter::bytes() const {
 
 void FlatParameter::gathering() {
   if (residence_ != Residence::Released)
-    throw Bug("gathering " + info_.name + ", which is " + to_string(residence_) + " already");
+    throw Bug("gathering {}, which is {} already", info_.name, to_string(residence_));
   residence_ = Residence::Gathering;
 }
 
 void FlatParameter::bind(const at::Tensor& memory) {
   if (!memory.is_contiguous() || memory.numel() < info_.elements || memory.scalar_type() != info_.dtypes.parameter ||
       memory.device() != storage_.device())
-    throw Bug("binding " + info_.name + " to memory of the wrong length, dtype or device: " +
-              std::to_string(memory.numel()) + " x " + c10::toString(memory.scalar_type()) + " for " +
-              std::to_string(info_.elements) + " x " + c10::toString(info_.dtypes.parameter));
+    throw Bug("binding {} to memory of the wrong length, dtype or device: {} x {} for {} x {}", info_.name,
+              memory.numel(), c10::toString(memory.scalar_type()), info_.elements,
+              c10::toString(info_.dtypes.parameter));
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
   void* data = memory.is_meta() ? nullptr : memory.mutable_data_ptr();
   storage->set_data_ptr_noswap(c10::DataPtr(data, memory.device()));
@@ -108,7 +108,7 @@ void FlatParameter::bind(const at::Tensor& memory) {
 }
 
 void FlatParameter::unbind() {
-  if (residence_ != Residence::Gathered) throw Bug("releasing " + info_.name + ", which is " + to_string(residence_));
+  if (residence_ != Residence::Gathered) throw Bug("releasing {}, which is {}", info_.name, to_string(residence_));
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, storage->device()));
   storage->set_nbytes(std::size_t{0});
@@ -117,10 +117,9 @@ void FlatParameter::unbind() {
 }
 
 void FlatParameter::set_gradient_buffer(const at::Tensor& buffer) {
-  if (!info_.trainable) throw Bug(info_.name + " is frozen and has no gradient");
+  if (!info_.trainable) throw Bug("{} is frozen and has no gradient", info_.name);
   if (buffer.defined() && buffer.numel() != info_.elements)
-    throw Bug("a gradient buffer of " + std::to_string(buffer.numel()) + " elements for " + info_.name + " of " +
-              std::to_string(info_.elements));
+    throw Bug("a gradient buffer of {} elements for {} of {}", buffer.numel(), info_.name, info_.elements);
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpan& span = info_.parameters[i];
@@ -135,8 +134,7 @@ void FlatParameter::move_gradient(GradientState to) {
   const bool legal = (to == Lent && (from == Empty || from == Partial)) ||
                      ((to == Partial || to == Reducing) && from == Lent) || (to == Complete && from == Reducing) ||
                      (to == Empty && from == Complete);
-  if (!legal)
-    throw Bug("the gradient of " + info_.name + " cannot go from " + to_string(from) + " to " + to_string(to));
+  if (!legal) throw Bug("the gradient of {} cannot go from {} to {}", info_.name, to_string(from), to_string(to));
   gradient_state_ = to;
 }
 

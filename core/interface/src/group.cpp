@@ -81,21 +81,19 @@ CheckedGroup::CheckedGroup(std::string name, int rank, std::vector<int> members)
       members_(std::move(members)),
       sends_(members_.size()),
       receives_(members_.size()) {
-  if (rank_ < 0 || rank_ >= size())
-    throw Bug("group " + name_ + " has " + std::to_string(size()) + " members, so it has no rank " +
-              std::to_string(rank_));
+  if (rank_ < 0 || rank_ >= size()) throw Bug("group {} has {} members, so it has no rank {}", name_, size(), rank_);
 }
 
 std::string CheckedGroup::describe(const Operation& operation) const {
   std::string text = to_string(operation.collective);
-  if (operation.number > 0) text += " #" + std::to_string(operation.number);  // 0: refused before it was numbered
-  if (operation.collective == Collective::Send) text += " to rank " + std::to_string(operation.peer);
-  if (operation.collective == Collective::Receive) text += " from rank " + std::to_string(operation.peer);
-  return text + " on group " + name_ + " (rank " + std::to_string(rank_) + " of " + std::to_string(size()) + ")";
+  if (operation.number > 0) text += format(" #{}", operation.number);  // 0: refused before it was numbered
+  if (operation.collective == Collective::Send) text += format(" to rank {}", operation.peer);
+  if (operation.collective == Collective::Receive) text += format(" from rank {}", operation.peer);
+  return format("{} on group {} (rank {} of {})", text, name_, rank_, size());
 }
 
 void CheckedGroup::refuse(const Operation& operation, const std::string& rule) const {
-  throw Bug(describe(operation) + ": " + rule);
+  throw Bug("{}: {}", describe(operation), rule);
 }
 
 void CheckedGroup::check_tensor(const Operation& operation, const at::Tensor& tensor, const char* role) const {

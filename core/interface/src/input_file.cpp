@@ -15,7 +15,7 @@ MissingFile::~MissingFile() = default;
 
 void throw_cannot_open(const std::string& path, const char* what, int error) {
   const std::string text = std::string(what) + ": " + describe_errno(error);
-  if (is_of_the_machine(error)) throw EnvironmentError(path + ": " + text);
+  if (is_of_the_machine(error)) throw EnvironmentError("{}: {}", path, text);
   throw UserError(Place{path}, text);
 }
 
@@ -36,7 +36,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     const char* what = S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file";
-    throw UserError(Place{path_}, std::string(what) + "; a file is wanted here");
+    throw UserError(Place{path_}, "{}; a file is wanted here", what);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -60,11 +60,10 @@ void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t byt
   while (bytes > 0) {
     const ssize_t got = ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      throw EnvironmentError(path_ + ": reading at byte " + std::to_string(offset) + ": " + describe_errno(errno));
+    if (got < 0) throw EnvironmentError("{}: reading at byte {}: {}", path_, offset, describe_errno(errno));
     if (got == 0) {
       check_not_cut();
-      throw EnvironmentError(path_ + ": has no byte " + std::to_string(offset) + ", its end came early");
+      throw EnvironmentError("{}: has no byte {}, its end came early", path_, offset);
     }
     to += got;
     offset += static_cast<std::uint64_t>(got);
@@ -74,10 +73,11 @@ void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t byt
 
 void InputFile::check_not_cut() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) throw EnvironmentError(path_ + ": " + describe_errno(errno));
+  if (::fstat(descriptor_, &status) != 0) throw EnvironmentError("{}: {}", path_, describe_errno(errno));
   if (static_cast<std::uint64_t>(status.st_size) >= size_) return;
-  throw EnvironmentError(path_ + ": was cut from " + std::to_string(size_) + " to " + std::to_string(status.st_size) +
-                         " bytes while it was in use; leave files alone while a run reads them");
+  throw EnvironmentError(
+      "{}: was cut from {} to {} bytes while it was in use; leave files alone while a run reads them", path_, size_,
+      status.st_size);
 }
 
 }  // namespace strata

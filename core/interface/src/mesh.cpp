@@ -26,14 +26,12 @@ std::vector<Axis> axes_without(std::initializer_list<Axis> left_out) {
 
 std::string text_of(const MeshShape& shape) {
   std::string text;
-  for (const Axis axis : axes)
-    text += std::string(text.empty() ? "" : " x ") + name_of(axis) + " " + std::to_string(shape.size(axis));
+  for (const Axis axis : axes) text += format("{}{} {}", text.empty() ? "" : " x ", name_of(axis), shape.size(axis));
   return text;
 }
 
 MeshPlace place_of(const MeshShape& shape, int rank) {
-  if (rank < 0 || rank >= shape.size())
-    throw Bug("there is no rank " + std::to_string(rank) + " in a mesh of " + text_of(shape));
+  if (rank < 0 || rank >= shape.size()) throw Bug("there is no rank {} in a mesh of {}", rank, text_of(shape));
   MeshPlace place;
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     place.set(*axis, rank % shape.size(*axis));
@@ -46,8 +44,7 @@ int rank_of(const MeshShape& shape, const MeshPlace& place) {
   int rank = 0;
   for (const Axis axis : axes) {
     if (place.at(axis) < 0 || place.at(axis) >= shape.size(axis))
-      throw Bug("there is no " + std::string(name_of(axis)) + " index " + std::to_string(place.at(axis)) +
-                " in a mesh of " + text_of(shape));
+      throw Bug("there is no {} index {} in a mesh of {}", name_of(axis), place.at(axis), text_of(shape));
     rank = rank * shape.size(axis) + place.at(axis);
   }
   return rank;

@@ -16,8 +16,8 @@ bool Optimizer::trains_elsewhere() const {
   return false;
 }
 void Optimizer::write_trained(const Piece& piece) const {
-  throw Bug("an optimizer trains " + piece.info.parameter +
-            " at other weights than the master weights and does not override write_trained()");
+  throw Bug("an optimizer trains {} at other weights than the master weights and does not override write_trained()",
+            piece.info.parameter);
 }
 int Optimizer::rounds() const {
   return 1;
@@ -26,8 +26,8 @@ std::int64_t Optimizer::sums(const PieceInfo& /*piece*/, int /*round*/) const {
   return 0;
 }
 void Optimizer::measure(const Piece& part, int round, const StepScalars& /*scalars*/) {
-  throw Bug("an optimizer asks for sums over " + part.info.parameter + " in round " + std::to_string(round) +
-            " and does not override measure()");
+  throw Bug("an optimizer asks for sums over {} in round {} and does not override measure()", part.info.parameter,
+            round);
 }
 
 }  // namespace strata

@@ -105,7 +105,7 @@ std::string in_quotes(string_view text) {
 }
 
 [[noreturn]] void refuse(const OptionSpec& spec, string_view text, const std::string& rule) {
-  throw UserError("option " + spec.name + " is " + in_quotes(text) + ": " + rule);
+  throw UserError("option {} is {}: {}", spec.name, in_quotes(text), rule);
 }
 
 // Throws Bug when a limit of the spec cannot be read.
@@ -113,7 +113,7 @@ template <class Value>
 void check_limits(const OptionSpec& spec, string_view text, Value value, std::optional<Value> (*convert)(string_view)) {
   const auto limit = [&](const std::string& written) {
     const std::optional<Value> converted = convert(written);
-    if (!converted) throw Bug("option " + spec.name + ": the limit " + in_quotes(written) + " is no " + spec.type);
+    if (!converted) throw Bug("option {}: the limit {} is no {}", spec.name, in_quotes(written), spec.type);
     return *converted;
   };
   const std::string unit = spec.unit.empty() ? "" : " " + spec.unit;
@@ -167,7 +167,7 @@ OptionValue parse_option(const OptionSpec& spec, string_view text) {
     if (!value) refuse(spec, text, "it must be true or false");
     return *value;
   }
-  throw Bug("option " + spec.name + " is of the unknown type " + in_quotes(spec.type) + "; types are " + known_types);
+  throw Bug("option {} is of the unknown type {}; types are {}", spec.name, in_quotes(spec.type), known_types);
 }
 
 namespace {
@@ -257,7 +257,7 @@ bool OptionValues::contains(string_view name) const {
 
 const OptionValue& OptionValues::value(string_view name) const {
   const auto found = values_.find(name);
-  if (found == values_.end()) throw Bug("no option " + in_quotes(name) + ": it is not in the plugin's schema");
+  if (found == values_.end()) throw Bug("no option {}: it is not in the plugin's schema", in_quotes(name));
   return found->second;
 }
 
@@ -271,7 +271,7 @@ namespace {
 template <class Value>
 const Value& typed(const OptionValues& values, string_view name, const char* type) {
   const Value* value = std::get_if<Value>(&values.value(name));
-  if (value == nullptr) throw Bug("option " + in_quotes(name) + " is not of the type " + type);
+  if (value == nullptr) throw Bug("option {} is not of the type {}", in_quotes(name), type);
   return *value;
 }
 }  // namespace
@@ -308,7 +308,7 @@ namespace option_list {
 namespace {
 template <class Value>
 Value or_bug(std::optional<Value> value, string_view text, const char* type) {
-  if (!value) throw Bug("the default " + in_quotes(text) + " is no " + type);
+  if (!value) throw Bug("the default {} is no {}", in_quotes(text), type);
   return std::move(*value);
 }
 }  // namespace

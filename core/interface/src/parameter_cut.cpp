@@ -11,25 +11,25 @@ namespace {
 void check(const ParameterInfo& info, int ranks) {
   const Split& split = info.split;
   if (split.dimension >= static_cast<int>(info.shape.size()) || split.blocks < 1 || split.unit < 1)
-    throw Bug("the model splits " + info.name + " along dimension " + std::to_string(split.dimension) + " in " +
-              std::to_string(split.blocks) + " blocks of units of " + std::to_string(split.unit) +
-              "; the dimension must be one of its " + std::to_string(info.shape.size()) +
-              ", and both numbers at least 1");
+    throw Bug(
+        "the model splits {} along dimension {} in {} blocks of units of {}; the dimension must be one of its {}, and "
+        "both numbers at least 1",
+        info.name, split.dimension, split.blocks, split.unit, info.shape.size());
   const std::int64_t extent = info.shape[static_cast<std::size_t>(split.dimension)];
   const std::int64_t units = extent / split.blocks / split.unit;
   if (units * split.blocks * split.unit != extent)
-    throw Bug("the model splits " + info.name + " along an extent of " + std::to_string(extent) +
-              ", which is not a multiple of " + std::to_string(split.blocks) + " blocks x " +
-              std::to_string(split.unit) + " that stay together");
-  if (split.padded && split.blocks != 1) throw Bug("the model splits " + info.name + " in blocks and pads them");
+    throw Bug("the model splits {} along an extent of {}, which is not a multiple of {} blocks x {} that stay together",
+              info.name, extent, split.blocks, split.unit);
+  if (split.padded && split.blocks != 1) throw Bug("the model splits {} in blocks and pads them", info.name);
   if (split.padded && units > (units + ranks - 1) / ranks * (ranks - 1)) return;  // no part is padding only
   if (split.padded)
-    throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and " + info.name + " has " +
-                    std::to_string(units) + " units along the dimension that is cut, too few for that; set it lower");
+    throw UserError(
+        "parallel.tensor is {}, and {} has {} units along the dimension that is cut, too few for that; set it lower",
+        ranks, info.name, units);
   if (units % ranks == 0) return;
-  throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and " + info.name +
-                  " can be cut into equal parts of " + std::to_string(units) + " units only; set it to a divisor of " +
-                  std::to_string(units));
+  throw UserError(
+      "parallel.tensor is {}, and {} can be cut into equal parts of {} units only; set it to a divisor of {}", ranks,
+      info.name, units, units);
 }
 
 }  // namespace

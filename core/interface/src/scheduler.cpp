@@ -45,8 +45,8 @@ bool take(std::string_view& text, char expected) {
 
 std::string to_string(const ComputeAction& action) {
   std::string text(1, kind_letters.at(static_cast<std::size_t>(action.kind)));
-  text += std::to_string(action.chunk) + "." + std::to_string(action.micro_batch);
-  if (action.weight_version != 0) text += "@" + std::to_string(action.weight_version);
+  text += format("{}.{}", action.chunk, action.micro_batch);
+  if (action.weight_version != 0) text += format("@{}", action.weight_version);
   return text;
 }
 
@@ -62,9 +62,10 @@ ComputeAction parse_compute_action(std::string_view text) {
     if (legal && take(rest, '@')) legal = take_number(rest, action.weight_version);
   }
   if (!legal || !rest.empty()) {
-    throw UserError("'" + std::string(text) +
-                    "' is no compute action: write F, B, I, W or U, the chunk, a dot and the " +
-                    "micro-batch, as in F0.2, and @ with the number of updates that its weights include, as in F0.2@1");
+    throw UserError(
+        "'{}' is no compute action: write F, B, I, W or U, the chunk, a dot and the micro-batch, as in F0.2, and @ "
+        "with the number of updates that its weights include, as in F0.2@1",
+        text);
   }
   return action;
 }

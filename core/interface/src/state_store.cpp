@@ -34,7 +34,7 @@ std::string describe(const Ledger& ledger, Tier tier) {
   for (int c = 0; c < category_count; ++c) {
     const std::int64_t bytes = ledger.now[static_cast<std::size_t>(c)][static_cast<std::size_t>(tier)];
     if (bytes == 0) continue;
-    text += std::string(text.empty() ? "" : ", ") + to_string(static_cast<Category>(c)) + " " + std::to_string(bytes);
+    text += format("{}{} {}", text.empty() ? "" : ", ", to_string(static_cast<Category>(c)), bytes);
   }
   return text.empty() ? "nothing" : text;
 }
@@ -56,9 +56,10 @@ at::Tensor StateStore::allocate(Category category, Tier tier, const std::string&
     buffer = tier == Tier::Device ? at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device_))
                                   : allocate_elsewhere(elements, dtype, dry_run());
   } catch (const c10::Error& error) {
-    std::string text = "out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " +
-                       std::to_string(bytes) + " bytes; held already (bytes): " + describe(ledger_, tier) +
-                       ". A smaller micro_batch, activation checkpointing, more sharding or offload takes less.";
+    std::string text = format(
+        "out of memory on tier {}: {} needs {} bytes; held already (bytes): {}. A smaller micro_batch, activation "
+        "checkpointing, more sharding or offload takes less.",
+        to_string(tier), owner, bytes, describe(ledger_, tier));
     // For a GPU, libtorch's text adds the memory in use there; for host memory it adds nothing.
     if (tier == Tier::Device && !device_.is_cpu()) text += std::string(" (") + error.what_without_backtrace() + ")";
     throw EnvironmentError(text);
@@ -80,8 +81,7 @@ void StateStore::count(Category category, Tier tier, std::int64_t bytes) {
   const auto t = static_cast<std::size_t>(tier);
   std::int64_t& now = ledger_.now[c][t];
   now += bytes;
-  if (now < 0)
-    throw Bug(std::string("the ledger's ") + to_string(category) + " on " + to_string(tier) + " fell below zero");
+  if (now < 0) throw Bug("the ledger's {} on {} fell below zero", to_string(category), to_string(tier));
   ledger_.peak[c][t] = std::max(ledger_.peak[c][t], now);
   ledger_.total_peak[t] = std::max(ledger_.total_peak[t], ledger_.total(tier));
 }
@@ -94,8 +94,7 @@ void StateStore::reset_peaks() {
 
 at::Tensor Slot::as(at::ScalarType dtype, std::int64_t elements) const {
   const std::int64_t bytes = elements * static_cast<std::int64_t>(c10::elementSize(dtype));
-  if (bytes > bytes_.numel())
-    throw Bug("a slot of " + std::to_string(bytes_.numel()) + " bytes used for " + std::to_string(bytes));
+  if (bytes > bytes_.numel()) throw Bug("a slot of {} bytes used for {}", bytes_.numel(), bytes);
   return bytes_.narrow(0, 0, bytes).view(dtype);
 }
 

@@ -64,8 +64,8 @@ std::string first_usable_communicator(const Registry& registry) {
     if (obstacle.empty()) return name.text;
     reasons += (reasons.empty() ? "" : "; ") + name.text + ": " + obstacle;
   }
-  throw EnvironmentError("no plugin of automatic.communicator works on this machine" +
-                         (reasons.empty() ? "" : " (" + reasons + ")") + "; choose one with --communicator");
+  throw EnvironmentError("no plugin of automatic.communicator works on this machine{}; choose one with --communicator",
+                         reasons.empty() ? "" : " (" + reasons + ")");
 }
 
 std::vector<Row> run_communicator(Communicator& communicator, const Settings& settings, const Sizes& sizes) {
@@ -129,8 +129,8 @@ std::vector<Row> run_kind(PluginKind kind, const MakePlugin& make, const Registr
       rows = bench_data(plugin->make<DataSource>(), sizes, timer);
       break;
     case PluginKind::LearningRate:
-      throw UserError(plugin->name() +
-                      ": a learning rate is a few operations on integers; there is nothing to measure");
+      throw UserError("{}: a learning rate is a few operations on integers; there is nothing to measure",
+                      plugin->name());
     case PluginKind::Partitioner:
       break;  // see above: one plugin for each size
   }
@@ -148,7 +148,7 @@ void check_usable(const Registry& registry, PluginKind kind, const std::string& 
   const std::string name = full_name(registry->find(kind, name_or_path).manifest);
   const std::string obstacle =
       plugin_host::EnginePlugins(registry).obstacle(std::string(to_string(kind)), name_or_path);
-  if (!obstacle.empty()) throw EnvironmentError(name + " cannot be measured here: " + obstacle);
+  if (!obstacle.empty()) throw EnvironmentError("{} cannot be measured here: {}", name, obstacle);
 }
 
 std::vector<Row> run_bench(const Registry& registry, PluginKind kind, const std::string& name_or_path,
@@ -158,7 +158,7 @@ std::vector<Row> run_bench(const Registry& registry, PluginKind kind, const std:
   const KindSizes of_kind = sizes_of(kind);
   for (const std::int64_t size : settings.sizes)
     if (size < 1 || size > of_kind.most)
-      throw UserError("--size " + std::to_string(size) + " is out of range; for this kind it is " + of_kind.meaning);
+      throw UserError("--size {} is out of range; for this kind it is {}", size, of_kind.meaning);
   const MakePlugin make = [&] {
     return std::make_unique<ChosenPlugin>(*registry, kind, name_or_path, settings.options, settings.place.rank,
                                           mesh_of(settings.place));

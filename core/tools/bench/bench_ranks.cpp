@@ -16,8 +16,10 @@ constexpr std::chrono::seconds patience{60};
 runtime::GroupSettings group_settings(Communicator& communicator, const launch::LaunchPlace& place) {
   const std::vector<std::string> moved = communicator.device_types();
   if (std::find(moved.begin(), moved.end(), "cpu") == moved.end())
-    throw UserError("bench measures communicators with tensors in host memory; this one moves only tensors on " +
-                    (moved.empty() ? "no device" : moved.front()) + "; use tests/gpu.sh on a GPU machine");
+    throw UserError(
+        "bench measures communicators with tensors in host memory; this one moves only tensors on {}; use tests/gpu.sh "
+        "on a GPU machine",
+        moved.empty() ? "no device" : moved.front());
   runtime::GroupSettings settings;
   settings.communicator = &communicator;
   settings.rank = place.rank;

@@ -48,7 +48,7 @@ std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const 
     std::vector<std::uint8_t> is_target(sample.size());
     std::int64_t position = 0;
     rows.push_back(timer.time({.name = "samples read",
-                               .size = std::to_string(samples_a_time) + " of " + std::to_string(size) + " tokens",
+                               .size = format("{} of {} tokens", samples_a_time, size),
                                .floor = "widening bytes in memory"},
                               [&] {
                                 for (int i = 0; i < samples_a_time; ++i)

@@ -97,12 +97,12 @@ Chosen choose(plugin_host::PluginRegistry& registry, const std::string& which) {
   if (which.starts_with('/')) return {registry.find_file(which).manifest.kind, which};
   const std::size_t slash = which.find('/');
   if (slash == std::string::npos || which.ends_with(".so"))
-    throw UserError("bench '" + which +
-                    "': give KIND/NAME, as in `strata plugins list`, or the absolute path of a library");
+    throw UserError("bench '{}': give KIND/NAME, as in `strata plugins list`, or the absolute path of a library",
+                    which);
   const std::string kind = which.substr(0, slash);
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
   if (!known)
-    throw UserError("bench '" + which + "': '" + kind + "' is not a kind of plugin: " +
+    throw UserError("bench '{}': '{}' is not a kind of plugin: {}", which, kind,
                     config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   return {*known, which.substr(slash + 1)};
 }
@@ -144,9 +144,9 @@ void print_report(const bench::BenchReport& report, const std::string& format) {
 void check_ranks_options(const Arguments& arguments, PluginKind kind) {
   const std::string found = std::string(to_string(kind)) + " plugins are measured ";
   if (arguments.nproc_option->count() > 0 && !bench::needs_ranks(kind))
-    throw UserError("--nproc: " + found + "in one process; leave it out");
+    throw UserError("--nproc: {}in one process; leave it out", found);
   if (arguments.communicator_option->count() > 0 && kind != PluginKind::Partitioner)
-    throw UserError("--communicator: " + found + "without another one; leave it out");
+    throw UserError("--communicator: {}without another one; leave it out", found);
 }
 
 // `command_line`: this process's arguments without the program's name.

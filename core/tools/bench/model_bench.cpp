@@ -96,8 +96,8 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Inter
   std::vector<Row> rows;
   for (const std::int64_t size : sizes) {
     if (size > model.maximum_sequence_length())
-      throw UserError("--size " + std::to_string(size) + ": this model takes at most " +
-                      std::to_string(model.maximum_sequence_length()) + " tokens per sample");
+      throw UserError("--size {}: this model takes at most {} tokens per sample", size,
+                      model.maximum_sequence_length());
     fakes::FakeModelContext context({1, size, at::kFloat});
     for (const int number : std::set<int>{0, model.layers() / 2, model.layers() - 1}) {
       const LayerInfo info = model.describe(number, context.batch());
@@ -108,14 +108,13 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Inter
       // Two shapes, rows = tokens and rows = columns; which is faster depends on the library.
       const std::array floors{PlainMatmul(size, least), PlainMatmul(cube, least)};
       const std::string extent = std::to_string(floors[0].extent);
-      rows.push_back(timer.time({.name = info.name + ", forward and backward",
-                                 .size = std::to_string(size) + " tokens",
-                                 .floor = "at::linear " + std::to_string(size) + " x " + extent + " x " + extent +
-                                          " or of a cube, and its backward",
-                                 .work = 3.0 * info.forward_flops,
-                                 .work_unit = "FLOP"},
-                                [&] { layer.forward_and_backward(); },
-                                {[&] { floors[0].run(); }, [&] { floors[1].run(); }}));
+      rows.push_back(
+          timer.time({.name = info.name + ", forward and backward",
+                      .size = format("{} tokens", size),
+                      .floor = format("at::linear {} x {} x {} or of a cube, and its backward", size, extent, extent),
+                      .work = 3.0 * info.forward_flops,
+                      .work_unit = "FLOP"},
+                     [&] { layer.forward_and_backward(); }, {[&] { floors[0].run(); }, [&] { floors[1].run(); }}));
     }
   }
   if (rows.empty())

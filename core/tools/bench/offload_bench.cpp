@@ -26,7 +26,7 @@ class AlignedMemory {
   AlignedMemory(std::size_t bytes, std::size_t alignment) {
     void* memory = nullptr;
     if (posix_memalign(&memory, std::max<std::size_t>(alignment, huge_page), bytes) != 0)
-      throw EnvironmentError("out of memory for " + config::format_bytes(static_cast<std::int64_t>(bytes)));
+      throw EnvironmentError("out of memory for {}", config::format_bytes(static_cast<std::int64_t>(bytes)));
     data_.reset(static_cast<std::byte*>(memory));
     madvise(memory, bytes, MADV_HUGEPAGE);
     std::memset(memory, 1, bytes);
@@ -104,7 +104,7 @@ class PlainFile {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw EnvironmentError("the bench's file " + path_ + " " + what + ": " + std::strerror(errno));
+    throw EnvironmentError("the bench's file {} {}: {}", path_, what, std::strerror(errno));
   }
   std::string path_;
   int handle_ = -1;

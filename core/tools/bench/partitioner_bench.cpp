@@ -20,7 +20,7 @@ constexpr int layers = 4;
 FlatParameterInfo layer_info(int id, std::int64_t elements) {
   FlatParameterInfo info;
   info.id = id;
-  info.name = "layer " + std::to_string(id);
+  info.name = format("layer {}", id);
   info.layers = {id};
   info.elements = elements;
   info.parameters = {{{"layers." + std::to_string(id) + ".weight", {elements}, {}, true, ""}, 0}};
@@ -38,8 +38,7 @@ class BenchedPartition final : public PartitionContext {
   const std::vector<FlatParameter*>& flat_parameters() const override { return flat_; }
   Group& group(const std::string& name) override {
     const auto found = groups_.find(name);
-    if (found == groups_.end())
-      throw Bug("a partitioner uses the group '" + name + "', which its groups() did not return");
+    if (found == groups_.end()) throw Bug("a partitioner uses the group '{}', which its groups() did not return", name);
     return *found->second;
   }
   Buffer& buffer(const BufferRequest& request) override {
@@ -153,8 +152,8 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
       if (traffic.total_bytes() > 0) bare.emplace_back(*group, traffic);
     }
     if (sent == 0)
-      throw UserError(plugin->name() +
-                      " sends nothing between these ranks with these options, so there is nothing to measure");
+      throw UserError("{} sends nothing between these ranks with these options, so there is nothing to measure",
+                      plugin->name());
     const Work one_by_one = [&] {
       for (const BareCollectives& collectives : bare) collectives.run(nullptr);
     };
@@ -163,13 +162,13 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
       for (const BareCollectives& collectives : bare) collectives.run(&pending);
       for (Pending& one : pending) one.wait();
     };
-    rows.push_back(timer.time(
-        {.name = "a step's gathers and reductions",
-         .size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes()),
-         .floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent",
-         .work = static_cast<double>(sent),
-         .work_unit = "B"},
-        [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
+    rows.push_back(
+        timer.time({.name = "a step's gathers and reductions",
+                    .size = format("{} x {}", layers, config::format_bytes(context.flat_parameters().front()->bytes())),
+                    .floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent",
+                    .work = static_cast<double>(sent),
+                    .work_unit = "B"},
+                   [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
     plugin->shutdown();  // before its context is destroyed
   }
   return rows;

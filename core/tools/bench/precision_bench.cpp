@@ -10,6 +10,8 @@
 
 #include "tools/bench/kinds.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::bench {
 
 namespace {
@@ -60,7 +62,7 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
       }
       rows.push_back(timer.time(
           {.name = backward ? "linear, forward and backward" : "linear, forward",
-           .size = std::to_string(tokens) + " x " + std::to_string(hidden) + " x " + std::to_string(hidden),
+           .size = format("{} x {} x {}", tokens, hidden, hidden),
            .floor = std::string("at::linear in ") + c10::toString(activation) + (plain.size() > 1 ? " or Float" : ""),
            .work = (backward ? 6.0 : 2.0) * static_cast<double>(tokens * hidden * hidden),
            .work_unit = "FLOP"},

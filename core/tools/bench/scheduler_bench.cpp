@@ -5,6 +5,8 @@
 #include "program/lower.hpp"
 #include "tools/bench/kinds.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::bench {
 
 namespace {
@@ -40,10 +42,10 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     const auto working = static_cast<double>(
         size * layers_a_stage *
         (layer_cost.forward_time + layer_cost.backward_input_time + layer_cost.backward_weight_time));
-    const std::string shown = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
+    const std::string shown = format("{} stages x {} micro-batches", stages, size);
     rows.push_back({.name = "bubble",
                     .size = shown,
-                    .floor = "the last stage waits for " + std::to_string(stages - 1) + " forwards",
+                    .floor = format("the last stage waits for {} forwards", stages - 1),
                     .unit = Unit::Share,
                     .values = {timeline.bubble()},
                     .floor_values = {waiting / (waiting + working)}});
@@ -51,9 +53,7 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     std::size_t actions = 0, seen = 0;
     for (const Order& order : plan.orders) actions += order.size();
     rows.push_back(timer.time(
-        {.name = "place and order of all stages",
-         .size = shown,
-         .floor = "writing down " + std::to_string(actions) + " actions"},
+        {.name = "place and order of all stages", .size = shown, .floor = format("writing down {} actions", actions)},
         [&] {
           seen += scheduler.place(layers, shape).stage_of_chunk.size();
           for (int stage = 0; stage < stages; ++stage) seen += scheduler.order(plan.shape, stage).size();

@@ -285,7 +285,7 @@ double Streams::bytes() const {
 std::string Streams::name() const {
   int count = 0;
   for (const Array& array : arrays_) count += passes_over(array.stream);
-  return "one pass over " + std::to_string(count) + " streams";
+  return format("one pass over {} streams", count);
 }
 
 }  // namespace strata::bench

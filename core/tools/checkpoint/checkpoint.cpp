@@ -60,7 +60,7 @@ std::string setting(const checkpoint::TrainingCheckpoint& saved, const std::stri
   const std::string* const value = saved.setting(key);
   if (value == nullptr)
     throw UserError(Place{saved.folder.string()},
-                    "the checkpoint's config has no " + key + "; use the version of Strata that wrote it");
+                    "the checkpoint's config has no {}; use the version of Strata that wrote it", key);
   return *value;
 }
 
@@ -113,15 +113,13 @@ const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint&
                                            plugin_host::PluginRegistry& registry) {
   if (name.find('/') != std::string::npos)
     throw UserError(Place{saved.folder.string()},
-                    "the checkpoint names its model plugin by a path, " + text::one_line(name) +
-                        ", and Strata loads no code from a path in a checkpoint; export with the run's own config: "
-                        "strata train CONFIG --resume " +
-                        saved.folder.string() + " --export FOLDER");
+                    "the checkpoint names its model plugin by a path, {}, and Strata loads no code from a path in a "
+                    "checkpoint; export with the run's own config: strata train CONFIG --resume {} --export FOLDER",
+                    text::one_line(name), saved.folder.string());
   try {
     return registry.find(PluginKind::Model, name);
   } catch (const UserError& error) {
-    throw UserError(std::string(error.what()) +
-                    "; for a plugin of your own, give its folder with --plugin-path FOLDER");
+    throw UserError("{}; for a plugin of your own, give its folder with --plugin-path FOLDER", error.what());
   }
 }
 
@@ -161,8 +159,8 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   if (holds_checkpoint(arguments.folder) && !holds_checkpoint(arguments.path))
     throw UserError(Place{arguments.folder},
                     "this is a checkpoint, given as the folder to write; the checkpoint comes first: strata checkpoint "
-                    "export " +
-                        arguments.folder + " " + arguments.path);
+                    "export {} {}",
+                    arguments.folder, arguments.path);
   checkpoint::check_export_folder(arguments.folder);
   const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
   const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);

@@ -19,8 +19,8 @@ OptionValues values_of(const plugin_host::Manifest& manifest, const OptionTexts&
       if (spec.name == key) known = &spec;
     }
     if (known == nullptr)
-      throw UserError("--set " + key + "=" + text + ": " + full_name(manifest) + " has no such option" +
-                      (names.empty() ? "; it has no options" : "; " + config::suggestion(key, names)));
+      throw UserError("--set {}={}: {} has no such option{}", key, text, full_name(manifest),
+                      names.empty() ? "; it has no options" : "; " + config::suggestion(key, names));
     values.set(key, parse_option(*known, text));
   }
   return values;
@@ -33,7 +33,7 @@ OptionTexts options_of(const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     if (equals == 0 || equals == std::string::npos)
-      throw UserError("--set " + setting + ": give OPTION=VALUE, an option of the plugin");
+      throw UserError("--set {}: give OPTION=VALUE, an option of the plugin", setting);
     options.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
   }
   return options;

@@ -23,9 +23,8 @@ std::int64_t parsed(const std::string& option, const std::string& type, const st
 std::int64_t memory_value(const std::string& option, const std::string& text) {
   const std::int64_t bytes = size_value(option, text);
   if (bytes >= std::int64_t{1} << 20) return bytes;
-  throw UserError(option + " is '" + text + "', which is " + std::to_string(bytes) +
-                  " bytes; it must be a size of at least 1MiB, " +
-                  "with its unit: " + text.substr(0, text.find_first_not_of("0123456789.")) + "GB");
+  throw UserError("{} is '{}', which is {} bytes; it must be a size of at least 1MiB, with its unit: {}GB", option,
+                  text, bytes, text.substr(0, text.find_first_not_of("0123456789.")));
 }
 std::int64_t size_value(const std::string& option, const std::string& text) {
   return parsed(option, "size", "1", "", text);
@@ -34,7 +33,7 @@ std::int64_t parameters_value(const std::string& option, const std::string& text
   try {
     return parsed(option, "integer", "1", "1e15", text);
   } catch (const UserError&) {
-    throw UserError(option + " is '" + text + "'; it must be a number of parameters from 1 to 1e15, as in 7.5e9");
+    throw UserError("{} is '{}'; it must be a number of parameters from 1 to 1e15, as in 7.5e9", option, text);
   }
 }
 std::int64_t ranks_value(const std::string& text) {

@@ -28,14 +28,14 @@ std::string words_of(const CLI::App& command) {
   std::error_code error;
   const std::string program = (launch::running_executable().parent_path() / chosen.name).string();
   if (!std::filesystem::exists(program, error))
-    throw EnvironmentError(command + ": " + program + " does not exist; install the package " + chosen.package +
-                           ", which brings it, or build all of Strata");
+    throw EnvironmentError("{}: {} does not exist; install the package {}, which brings it, or build all of Strata",
+                           command, program, chosen.package);
   arguments.insert(arguments.begin(), program);
   std::vector<char*> line;
   for (std::string& word : arguments) line.push_back(word.data());
   line.push_back(nullptr);
   execv(program.c_str(), line.data());
-  throw EnvironmentError(command + ": " + program + " cannot be started: " + describe_errno(errno));
+  throw EnvironmentError("{}: {} cannot be started: {}", command, program, describe_errno(errno));
 }
 
 }  // namespace

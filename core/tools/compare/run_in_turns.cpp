@@ -30,8 +30,7 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw EnvironmentError(std::string("cannot start a run: ") + describe_errno(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw EnvironmentError("cannot start a run: {}", describe_errno(errno));
   return {ends[0], ends[1]};
 }
 
@@ -60,7 +59,7 @@ bool hand_on(int end) {
 
 RunInTurns::RunInTurns(std::vector<std::string> words, const std::string& output, int ranks) : ranks_(ranks) {
   const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) throw EnvironmentError(output + ": " + describe_errno(errno));
+  if (file < 0) throw EnvironmentError("{}: {}", output, describe_errno(errno));
   Pipe turns = make_pipe(), arrivals = make_pipe();
   if (ranks > 0)
     words.insert(words.end(), {"--turns", std::to_string(turns.reading) + "," + std::to_string(arrivals.writing)});
@@ -77,7 +76,7 @@ RunInTurns::RunInTurns(std::vector<std::string> words, const std::string& output
   close_end(arrivals.writing);
   turns_ = turns.writing;
   arrivals_ = arrivals.reading;
-  if (process_ < 0) throw EnvironmentError(std::string("cannot start a run: ") + describe_errno(errno));
+  if (process_ < 0) throw EnvironmentError("cannot start a run: {}", describe_errno(errno));
 }
 
 RunInTurns::RunInTurns(RunInTurns&& other) noexcept

@@ -85,7 +85,7 @@ void VariantRuns::expect_success(const ComparedRun& run, int status, const std::
   while (text.ends_with('\n')) text.pop_back();
   if (text.starts_with("strata: ")) text.erase(0, 8);
   if (status == 0) text = "before its last step: something that it loaded ended the process. " + text;
-  throw EnvironmentError(run.name + " ended with exit status " + std::to_string(status) + ": " + text);
+  throw EnvironmentError("{} ended with exit status {}: {}", run.name, status, text);
 }
 
 void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {

@@ -61,8 +61,8 @@ bool is_setting(const std::string& text) {
 
 void refuse_steps(const std::string& source, const std::string& setting) {
   if (setting.starts_with("train.steps="))
-    throw UserError(source + ": " + shown(setting) +
-                    " does nothing: strata compare chooses how many steps a variant makes; give --steps");
+    throw UserError("{}: {} does nothing: strata compare chooses how many steps a variant makes; give --steps", source,
+                    shown(setting));
 }
 
 }  // namespace
@@ -73,11 +73,11 @@ std::vector<std::string> split_settings(const std::string& text, const std::stri
   for (const std::string& setting : settings) {
     refuse_steps(source, setting);
     if (!is_setting(setting))
-      throw UserError(source + ": " + shown(setting) +
-                      ": KEY=VALUE is expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
+      throw UserError("{}: {}: KEY=VALUE is expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"", source,
+                      shown(setting));
   }
   if (settings.empty())
-    throw UserError(source + ": settings are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
+    throw UserError("{}: settings are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"", source);
   return settings;
 }
 
@@ -86,8 +86,8 @@ std::vector<Variant> vary(const std::string& text) {
   const std::vector<std::string> values =
       equals == std::string::npos ? std::vector<std::string>{} : split(text.substr(equals + 1), ',');
   if (equals == 0 || values.size() < 2 || std::find(values.begin(), values.end(), "") != values.end())
-    throw UserError("--vary " + text +
-                    ": KEY=A,B is expected, with two or more values to compare, such as partitioner.plugin=A,B");
+    throw UserError(
+        "--vary {}: KEY=A,B is expected, with two or more values to compare, such as partitioner.plugin=A,B", text);
   refuse_steps("--vary", text);
   std::vector<Variant> variants;
   for (const std::string& value : values) {

@@ -23,7 +23,7 @@ config::Format format_of(const std::string& format, const std::string& file) {
   if (name == "yaml" || name == "yml") return config::Format::Yaml;
   if (name == "toml") return config::Format::Toml;
   if (name == "json") return config::Format::Json;
-  throw UserError({file}, "the file name must end in .yaml, .yml, .toml or .json; or give --format");
+  throw UserError(Place{file}, "the file name must end in .yaml, .yml, .toml or .json; or give --format");
 }
 
 void print_listing(const std::vector<config::Resolved>& listing, report::TableFormat format, std::ostream& output) {

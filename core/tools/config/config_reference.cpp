@@ -186,7 +186,7 @@ std::string component_after(const std::string& before, const std::string& path) 
     if (known.empty() || one.option.name.starts_with(known + "."))
       names.insert(component_after(known, one.option.name));
   const std::string wrong = component_after(known, path);
-  throw UserError("unknown key " + config::shown(path) + (known.empty() ? "; " : "; in " + known + ": ") +
+  throw UserError("unknown key {}{}{}", config::shown(path), known.empty() ? "; " : "; in " + known + ": ",
                   config::suggestion(wrong, {names.begin(), names.end()}));
 }
 

@@ -37,7 +37,7 @@ std::string inline_value(const Node& node, Format format, const std::string& pat
   if (node.kind == NodeKind::Scalar) return scalar(node, format);
   if (node.kind == NodeKind::Null) {
     if (format == Format::Toml)
-      throw UserError(node.place, path + " has no value, and TOML has no way to write that; leave the key out");
+      throw UserError(node.place, "{} has no value, and TOML has no way to write that; leave the key out", path);
     return "null";
   }
   std::string text;

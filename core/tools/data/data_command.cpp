@@ -49,7 +49,7 @@ class Progress {
 
 void check_seq_len(std::int64_t seq_len) {
   if (seq_len >= 1) return;
-  throw UserError("--seq-len is " + std::to_string(seq_len) + "; it must be at least 1");
+  throw UserError("--seq-len is {}; it must be at least 1", seq_len);
 }
 
 // The plugin whose format the files show, or the default of data.plugin.
@@ -69,8 +69,8 @@ std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string&
   }
   if (names.empty()) return config::find(config::read_defaults(), "data.plugin")->text;
   if (names.size() > 1)
-    throw UserError(Place{path}, "data/" + names[0] + " and data/" + names[1] +
-                                     " both take it for a file of theirs; choose one with --plugin");
+    throw UserError(Place{path}, "data/{} and data/{} both take it for a file of theirs; choose one with --plugin",
+                    names[0], names[1]);
   return names.front();
 }
 
@@ -105,13 +105,13 @@ void set_document_end(const std::string& text, const std::string& tokenizer, dat
   std::uint32_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc{} || end != text.data() + text.size()) {
-    throw UserError("--document-end is '" + text + "'; it must be none, auto or a token's id from 0 to 4294967295");
+    throw UserError("--document-end is '{}'; it must be none, auto or a token's id from 0 to 4294967295", text);
   }
   options.line_end = options.file_end = id;
 }
 
 int threads_of(int wanted) {
-  if (wanted < 0) throw UserError("--threads is " + std::to_string(wanted) + "; it must be at least 1");
+  if (wanted < 0) throw UserError("--threads is {}; it must be at least 1", wanted);
   return wanted > 0 ? wanted : launch::host_resources().cores;
 }
 
@@ -186,8 +186,7 @@ config::DataOrder order_of(const std::string& text) {
 std::vector<std::uint32_t> ids_of(const std::vector<std::int64_t>& tokens) {
   std::vector<std::uint32_t> ids;
   for (const std::int64_t token : tokens) {
-    if (token < 0 || token > UINT32_MAX)
-      throw UserError("the file holds " + std::to_string(token) + ", which is no id of a tokenizer");
+    if (token < 0 || token > UINT32_MAX) throw UserError("the file holds {}, which is no id of a tokenizer", token);
     ids.push_back(static_cast<std::uint32_t>(token));
   }
   return ids;
@@ -276,9 +275,8 @@ int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& opti
   const bool goes_on = order != config::DataOrder::Own && options.samples > 0;  // with the next epoch
   const std::int64_t count = goes_on ? options.samples : samples.count();
   if (options.position >= count || options.count > count - options.position) {
-    throw UserError(Place{options.file.path}, "the order holds " + std::to_string(count) + " samples, 0 to " +
-                                                  std::to_string(count - 1) +
-                                                  "; --samples is how many a run takes in all");
+    throw UserError(Place{options.file.path},
+                    "the order holds {} samples, 0 to {}; --samples is how many a run takes in all", count, count - 1);
   }
   std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);

@@ -14,18 +14,18 @@ std::string jsonl_text(std::string_view line, const std::string& key, const std:
   const text::JsonDocument document(line, {file, "", place.line}, {longest_line});
   const nlohmann::json& object = document.json();
   if (!object.is_object()) {
-    throw UserError(place, std::string("holds ") + object.type_name() + "; each line must be a JSON object like {\"" +
-                               key + "\": \"...\"}");
+    throw UserError(place, "holds {}; each line must be a JSON object like {{\"{}\": \"...\"}}", object.type_name(),
+                    key);
   }
   const auto found = object.find(key);
   if (found == object.end()) {
     std::string keys;
     for (const auto& [name, value] : object.items()) keys += (keys.empty() ? "" : ", ") + name;
-    throw UserError(place, "has no key '" + key + "'; --jsonl-key names the one that holds the text" +
-                               (keys.empty() ? "" : " (there is: " + text::one_line(keys) + ")"));
+    throw UserError(place, "has no key '{}'; --jsonl-key names the one that holds the text{}", key,
+                    keys.empty() ? "" : " (there is: " + text::one_line(keys) + ")");
   }
   if (!found->is_string()) {
-    throw UserError(place, "its '" + key + "' is " + found->type_name() + ", and a string is wanted");
+    throw UserError(place, "its '{}' is {}, and a string is wanted", key, found->type_name());
   }
   return found->get<std::string>();
 }

@@ -118,12 +118,14 @@ class Packer {
 void check_ids(const PackOptions& options, std::uint32_t largest_end) {
   const std::uint32_t size = options.tokenizer->vocabulary_size();
   if (largest_end >= size) {
-    throw UserError("the token behind each document is " + std::to_string(largest_end) +
-                    ", and the tokenizer's ids are 0 to " + std::to_string(size - 1) + "; take one of these");
+    throw UserError("the token behind each document is {}, and the tokenizer's ids are 0 to {}; take one of these",
+                    largest_end, size - 1);
   }
   if (options.token_bytes == 4 || size <= UINT16_MAX + 1) return;
-  throw UserError("the tokenizer's ids are 0 to " + std::to_string(size - 1) +
-                  ", and u16 tokens end at 65535; take the width u32: name the output *.u32.bin, which runs read so");
+  throw UserError(
+      "the tokenizer's ids are 0 to {}, and u16 tokens end at 65535; take the width u32: name the output *.u32.bin, "
+      "which runs read so",
+      size - 1);
 }
 
 void check(const PackOptions& options) {
@@ -131,8 +133,9 @@ void check(const PackOptions& options) {
   const std::uint32_t largest = std::max(options.line_end.value_or(0), options.file_end.value_or(0));
   if (options.tokenizer) check_ids(options, largest);
   if (options.token_bytes == 4 || largest <= UINT16_MAX) return;
-  throw UserError("the token behind each document is " + std::to_string(largest) +
-                  ", and u16 tokens end at 65535; take a smaller one or the width u32");
+  throw UserError(
+      "the token behind each document is {}, and u16 tokens end at 65535; take a smaller one or the width u32",
+      largest);
 }
 
 }  // namespace
@@ -142,9 +145,10 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
   check(options);
   const TextFiles list(inputs, output, options.reading);
   if (list.bytes() == 0) {
-    throw UserError("nothing to pack: " + std::to_string(list.files().size()) +
-                    " text files with 0 bytes were found (" + std::to_string(list.skipped()) +
-                    " others were skipped); name files or folders that hold text");
+    throw UserError(
+        "nothing to pack: {} text files with 0 bytes were found ({} others were skipped); name files or folders that "
+        "hold text",
+        list.files().size(), list.skipped());
   }
   OutputFile file(output, options.existing);
   if (options.tokenizer) {

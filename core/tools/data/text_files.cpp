@@ -57,8 +57,10 @@ void TextFiles::add_input(const std::string& path) {
   if (reading_ == Reading::AsIs) return add(file, false);
   toolbox::refuse_foreign_file(file);
   if (const std::string encoding = toolbox::other_encoding(file); !encoding.empty())
-    throw UserError(Place{path}, "is text in " + encoding + ", and UTF-8 is wanted; convert it (iconv -f " + encoding +
-                                     " -t UTF-8), or pack its bytes with --as-is");
+    throw UserError(
+        Place{path},
+        "is text in {}, and UTF-8 is wanted; convert it (iconv -f {} -t UTF-8), or pack its bytes with --as-is",
+        encoding, encoding);
   const bool lines = reading_ == Reading::Lines || path.ends_with(".jsonl");
   if (!lines) refuse_json(file, 1);
   add(file, lines);

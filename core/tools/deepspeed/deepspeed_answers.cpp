@@ -47,10 +47,10 @@ void answer_micro_batch(DialectAnswers& answers, std::int64_t batch, const RunCo
                                  budget.origin + "): " + tried;
     return;
   }
-  throw UserError("a micro-batch of one sample takes " + format_bytes(bytes) + " a rank, and there are " +
-                  format_bytes(budget.bytes) + " (" + budget.origin +
-                  "); use more ranks, a higher stage, activations.checkpoint=all, a shorter model.seq_len, or "
-                  "memory_budget=SIZE");
+  throw UserError(
+      "a micro-batch of one sample takes {} a rank, and there are {} ({}); use more ranks, a higher stage, "
+      "activations.checkpoint=all, a shorter model.seq_len, or memory_budget=SIZE",
+      format_bytes(bytes), format_bytes(budget.bytes), budget.origin);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ bool DeepSpeed::answer(const Translation& translation, const RunConfig& run, con
   try {
     answer_micro_batch(answers, translation.automatic_batch, run, registry, ranks_of(world));
   } catch (const UserError& error) {
-    throw UserError(translation.automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
+    throw UserError(translation.automatic_batch_place, "\"auto\" as the batch: {}", error.what());
   }
   return true;
 }

@@ -21,8 +21,8 @@ void DeepSpeedTranslation::choose_version(const Node* compat) {
   const Node* given = compat != nullptr && compat->kind == NodeKind::Scalar ? compat : file_.given("deepspeed_compat");
   const std::string newest = deepspeed_table("version").text, version = given == nullptr ? newest : spelled(*given);
   if (version.empty() || version.find_first_not_of("0123456789.") != std::string::npos)
-    throw UserError(given->place, "deepspeed_compat: " + shown(version) + ", where a version of DeepSpeed like " +
-                                      newest + " is expected");
+    throw UserError(given->place, "deepspeed_compat: {}, where a version of DeepSpeed like {} is expected",
+                    shown(version), newest);
   chosen_["version"] = version;
 }
 
@@ -67,7 +67,7 @@ void DeepSpeedTranslation::choose_partitioner() {
   stage_ = std::to_string(file_.value<std::int64_t>(stage_key, "0").value_or(0));
   const Node* partitioner = deepspeed_table("stages").get(stage_);
   if (partitioner == nullptr)
-    throw UserError(given->place, stage_key + ": " + stage_ + ", and there are the stages 0, 1, 2 and 3");
+    throw UserError(given->place, "{}: {}, and there are the stages 0, 1, 2 and 3", stage_key, stage_);
   std::string origin = given == nullptr ? "DeepSpeed's default of " + stage_key : given->origin + " " + stage_key;
   std::string chosen_by;
   for (const DeepSpeedKey& key : keys_) {
@@ -75,7 +75,7 @@ void DeepSpeedTranslation::choose_partitioner() {
     if (key.value->kind != NodeKind::Scalar || is_auto(*key.value)) continue;
     if (key.row->get("notes")->get(typed(key)) != nullptr || text_at(*key.row, "at_stage") != stage_) continue;
     if (!chosen_by.empty())
-      throw UserError(key.place, key.path + " and " + chosen_by + " both choose groups of ranks; keep one");
+      throw UserError(key.place, "{} and {} both choose groups of ranks; keep one", key.path, chosen_by);
     chosen_by = key.path;
     partitioner = key.row->get("chooses");
     origin = key.value->origin + " " + key.path;
@@ -90,16 +90,17 @@ void DeepSpeedTranslation::choose_type(const std::string& block, const Node& typ
   const Node* type = file_.given(path);
   const Node& known = *types.get("known");
   if (type == nullptr || type->kind != NodeKind::Scalar)
-    throw UserError(file_.given(block)->place,
-                    path + " must be given: a name, as in \"" + known.entries.front().key + "\"");
+    throw UserError(file_.given(block)->place, "{} must be given: a name, as in \"{}\"", path,
+                    known.entries.front().key);
   if (const Node* reason = without_case(*types.get("refused"), type->text))
-    throw UserError(type->place, path + ": " + shown(type->text) + " is refused: " + reason->text);
+    throw UserError(type->place, "{}: {} is refused: {}", path, shown(type->text), reason->text);
   const Node* name = without_case(known, type->text);
   if (name == nullptr) {
     std::vector<std::string> names;
     for (const Entry& entry : known.entries) names.push_back(entry.key);
-    throw UserError(type->place, path + ": " + shown(type->text) + " is unknown; " + suggestion(type->text, names) +
-                                     "; classes of torch, which DeepSpeed takes by their names too, are not here");
+    throw UserError(type->place,
+                    "{}: {} is unknown; {}; classes of torch, which DeepSpeed takes by their names too, are not here",
+                    path, shown(type->text), suggestion(type->text, names));
   }
   choose(slot, name->text, type->place, type->origin + " " + path);
   if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, whatever --set says

@@ -10,8 +10,8 @@ void DeepSpeedTranslation::emit_default(const std::string& path, const Node& row
   if (target.empty() || !exists(target)) return;
   const Place& place = file_.root().place;
   if (row.get("required") != nullptr)
-    throw UserError(file_.given(top)->place,
-                    path + " must be given: " + chosen_["learning_rate"] + " has no default for it");
+    throw UserError(file_.given(top)->place, "{} must be given: {} has no default for it", path,
+                    chosen_["learning_rate"]);
   std::string value = text_at(row, "default");
   if (const Node* with = row.get("default_with"))
     for (const auto& [slot, chosen] : chosen_)
@@ -36,7 +36,7 @@ void DeepSpeedTranslation::emit_default(const std::string& path, const Node& row
 
 std::optional<DeepSpeedTranslation::Default> DeepSpeedTranslation::default_by_rule(const std::string& rule) const {
   if (rule.empty()) return {};
-  if (rule != "weight_decay") throw Bug("keys.yaml names an unknown rule of a default, " + rule);
+  if (rule != "weight_decay") throw Bug("keys.yaml names an unknown rule of a default, {}", rule);
   const bool is_adam = chosen_.at("optimizer") == "adamw";
   if (!is_adam || !file_.value<bool>("optimizer.params.torch_adam").value_or(false)) return {};
   const bool decoupled =

@@ -12,8 +12,8 @@ namespace {
 void expand_stage(Node& zero) {
   if (zero.kind != NodeKind::Scalar) return;
   if (zero.quoted || (zero.text != "true" && zero.text != "false"))
-    throw UserError(zero.place,
-                    "zero_optimization: " + shown(zero.text) + ", where a section {\"stage\": ...} is expected");
+    throw UserError(zero.place, "zero_optimization: {}, where a section {{\"stage\": ...}} is expected",
+                    shown(zero.text));
   Node stage = zero;
   stage.text = zero.text == "true" ? "1" : "0";
   zero.kind = NodeKind::Map;
@@ -32,15 +32,14 @@ void collect(const Node& section, const std::string& path, const std::vector<std
     if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
       const bool waived = std::find(allowed.begin(), allowed.end(), full) != allowed.end();
       if (!path.empty() || (!waived && !near(entry.key, known).empty()))
-        throw UserError(entry.place,
-                        "unknown key " + shown(full) + " of a ds_config; " + suggestion(entry.key, known) +
-                            (path.empty() ? " DeepSpeed ignores it; --allow " + full + " does so as well" : ""));
+        throw UserError(entry.place, "unknown key {} of a ds_config; {}{}", shown(full), suggestion(entry.key, known),
+                        path.empty() ? " DeepSpeed ignores it; --allow " + full + " does so as well" : "");
       keys.push_back({full, entry.place, &entry.value, nullptr});
       continue;
     }
     if (!below.empty() && entry.value.kind != NodeKind::Map && entry.value.kind != NodeKind::Null)
-      throw UserError(entry.value.place, full + ": " + shown(spelled(entry.value)) + ", where a section {\"" +
-                                             below.front() + "\": ...} is expected");
+      throw UserError(entry.value.place, "{}: {}, where a section {{\"{}\": ...}} is expected", full,
+                      shown(spelled(entry.value)), below.front());
     if (row != nullptr) keys.push_back({full, entry.place, &entry.value, row});
     if (!below.empty()) collect(entry.value, full, allowed, keys);
   }
@@ -65,8 +64,8 @@ DeepSpeedFile::DeepSpeedFile(Node file, std::vector<DialectLine>& lines) : root_
     for (Entry& entry : section->entries) {
       if (entry.key != former) continue;
       if (section->get(present) != nullptr)
-        throw UserError(entry.place,
-                        alias.key + " is another name of " + alias.value.text + ", and both are given; keep one");
+        throw UserError(entry.place, "{} is another name of {}, and both are given; keep one", alias.key,
+                        alias.value.text);
       entry.key = present;
       lines.push_back({entry.value.origin, alias.key, "", "read as " + alias.value.text, entry.place.line});
     }

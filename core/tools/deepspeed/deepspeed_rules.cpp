@@ -11,7 +11,7 @@ bool DeepSpeedTranslation::rule(const DeepSpeedKey& key, const std::string& name
   if (name == "batch") return true;  // all three at once: batch()
   if (name == "pipeline") return pipeline(key), true;
   if (name == "csv_monitor") return csv_monitor(key), true;
-  if (name != "adam_w_mode") throw Bug("keys.yaml names an unknown rule " + name);
+  if (name != "adam_w_mode") throw Bug("keys.yaml names an unknown rule {}", name);
   if (optimizer_type() != "adamw" || typed(key) != "false") return false;
   return line(key, "AdamW decays apart from the gradient in any case, as in DeepSpeed"), true;
 }
@@ -80,8 +80,8 @@ void DeepSpeedTranslation::batch() {
     if (automatic.empty() && !samples)
       throw UserError(file_.root().place,
                       "no batch size in this ds_config; give train_batch_size or train_micro_batch_size_per_gpu "
-                      "(\"auto\" is " +
-                          all + " samples a device), or --set train.micro_batch=N");
+                      "(\"auto\" is {} samples a device), or --set train.micro_batch=N",
+                      all);
   }
   if (!automatic.empty()) {
     own = std::stoll(all);
@@ -105,13 +105,12 @@ Count DeepSpeedTranslation::micro_batches(Count samples, Count micro, Count tota
   std::int64_t all = 0;
   if (__builtin_mul_overflow(*micro, times, &all))
     throw UserError(file_.given("gradient_accumulation_steps")->place,
-                    "gradient_accumulation_steps: " + std::to_string(times) + " x " + std::to_string(*micro) +
-                        " samples is more than a 64-bit number holds");
+                    "gradient_accumulation_steps: {} x {} samples is more than a 64-bit number holds", times, *micro);
   if (all % *samples != 0)
     throw UserError(file_.given("pipeline.micro_batch_size")->place,
-                    "pipeline.micro_batch_size: " + std::to_string(*samples) +
-                        " does not divide train_micro_batch_size_per_gpu " + std::to_string(*micro) +
-                        " x gradient_accumulation_steps " + std::to_string(times) + "; give a divisor, or \"auto\"");
+                    "pipeline.micro_batch_size: {} does not divide train_micro_batch_size_per_gpu {} x "
+                    "gradient_accumulation_steps {}; give a divisor, or \"auto\"",
+                    *samples, *micro, times);
   return all / *samples;
 }
 

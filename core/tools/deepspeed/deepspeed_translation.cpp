@@ -138,8 +138,8 @@ void DeepSpeedTranslation::refuse(const DeepSpeedKey& key, const std::string& re
   const bool optional = key.row->get("optional") != nullptr;
   if (optional && std::find(allowed_.begin(), allowed_.end(), key.path) != allowed_.end())
     return line(key, "left aside, as --allow says: " + reason);
-  throw UserError(key.place, key.path + ": " + shown(spelled(*key.value)) + " is refused: " + reason +
-                                 (optional ? ", or run without it by --allow " + key.path : ""));
+  throw UserError(key.place, "{}: {} is refused: {}{}", key.path, shown(spelled(*key.value)), reason,
+                  optional ? ", or run without it by --allow " + key.path : "");
 }
 
 void DeepSpeedTranslation::visit(const DeepSpeedKey& key) {
@@ -199,7 +199,7 @@ void DeepSpeedTranslation::automatic(const DeepSpeedKey& key) {
   if (rule == nullptr) {
     const std::vector<Node>& drop = deepspeed_table("drop_auto").items;
     if (std::none_of(drop.begin(), drop.end(), [&](const Node& name) { return name.text == first_part(key.path); }))
-      throw UserError(key.value->place, key.path + ": \"auto\" has no rule here; give the value, or leave it out");
+      throw UserError(key.value->place, "{}: \"auto\" has no rule here; give the value, or leave it out", key.path);
     dropped_.insert(key.path);
     return line(key, "as if left out, as DeepSpeed reads it");
   }

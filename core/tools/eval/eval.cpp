@@ -35,10 +35,10 @@ runtime::ResolvedRun read_evaluation(const RunArguments& arguments, const std::s
                                      const config::World& world) {
   runtime::ResolvedRun run = runtime::read_run(arguments.config, arguments.settings, world);
   if (run.config.validation.data.path.empty())
-    throw UserError(arguments.config + ": no validation data; give --data FILE or set validation.path");
+    throw UserError("{}: no validation data; give --data FILE or set validation.path", arguments.config);
   if (run.config.model.init.empty() && checkpoint.empty())
-    throw UserError(arguments.config +
-                    ": no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init");
+    throw UserError("{}: no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init",
+                    arguments.config);
   if (!checkpoint.empty()) runtime::take_saved_model(run, checkpoint);
   return run;
 }
@@ -68,10 +68,9 @@ int evaluate(const RunArguments& arguments, const std::string& checkpoint, repor
   progress.finish();
   if (!std::isfinite(result.loss))
     throw UserError(
-        "the loss of " + std::to_string(result.samples) + " samples is " + report::formatted("%f", result.loss) +
-        ": the weights are finite, and what the model computes with them is not; they are of a training that "
-        "diverged, or too large for " +
-        resolved.config.precision.name);
+        "the loss of {} samples is {}: the weights are finite, and what the model computes with them is not; they are "
+        "of a training that diverged, or too large for {}",
+        result.samples, report::formatted("%f", result.loss), resolved.config.precision.name);
   if (place.rank == 0) print(result, format, out);
   return 0;
 }

@@ -22,14 +22,14 @@ bool can_run(const std::filesystem::path& file) {
 std::string path_of(const std::string& program) {
   if (program.find('/') != std::string::npos) {
     if (can_run(program)) return program;
-    throw UserError("launch: " + program +
-                    (std::filesystem::exists(program) ? " is not an executable program" : " does not exist"));
+    throw UserError("launch: {}{}", program,
+                    std::filesystem::exists(program) ? " is not an executable program" : " does not exist");
   }
   std::istringstream folders(launch::process_environment("PATH").value_or(""));
   for (std::string folder; std::getline(folders, folder, ':');)
     if (!folder.empty() && can_run(std::filesystem::path(folder) / program))
       return std::filesystem::path(folder) / program;
-  throw UserError("launch: no program " + program + " in PATH; for a program in this folder write ./" + program);
+  throw UserError("launch: no program {} in PATH; for a program in this folder write ./{}", program, program);
 }
 
 // Starts `ranks` processes of a program that trains with <strata/engine.hpp> and waits for them. `command` is the
@@ -37,12 +37,12 @@ std::string path_of(const std::string& program) {
 // does not exist or if this process is itself a rank of a launcher.
 int launch_program(int ranks, bool oversubscribe, const std::vector<std::string>& command) {
   if (command.empty())
-    throw UserError("launch: no program given; use strata launch --nproc " + std::to_string(ranks) +
-                    " PROGRAM [ARGUMENT ...]");
+    throw UserError("launch: no program given; use strata launch --nproc {} PROGRAM [ARGUMENT ...]", ranks);
   const launch::LaunchPlace place = launch::read_environment();
   if (place.launcher != launch::Launcher::None)
-    throw UserError("launch: this process is rank " + std::to_string(place.rank) + " of a job that " +
-                    name_of(place.launcher) + " started; start the program directly, without `strata launch`");
+    throw UserError(
+        "launch: this process is rank {} of a job that {} started; start the program directly, without `strata launch`",
+        place.rank, name_of(place.launcher));
   launch::RankProgram program;
   program.ranks = ranks;
   program.oversubscribe = oversubscribe;

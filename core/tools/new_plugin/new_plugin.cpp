@@ -33,7 +33,7 @@ struct ProjectFile {
 
 void check_kind(const std::string& kind) {
   if (plugin_kind_from_string(kind)) return;
-  throw UserError("plugins new: '" + kind + "' is not a kind of plugin; " +
+  throw UserError("plugins new: '{}' is not a kind of plugin; {}", kind,
                   config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
 }
 
@@ -51,9 +51,9 @@ std::string as_plugin_name(const std::string& text) {
 void check_name(const std::string& name) {
   if (plugin_host::is_plugin_name(name)) return;
   const std::string meant = as_plugin_name(name);
-  throw UserError("plugins new: '" + name +
-                  "' is not a valid plugin name; use a-z, 0-9 and _, not _ first, at most 64 characters" +
-                  (plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : ""));
+  throw UserError(
+      "plugins new: '{}' is not a valid plugin name; use a-z, 0-9 and _, not _ first, at most 64 characters{}", name,
+      plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : "");
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -71,13 +71,12 @@ std::vector<ProjectFile> files_of_template(const std::string& kind, const std::s
     std::ifstream stream(entry->path(), std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
     if (!entry->is_regular_file() || !stream)
-      throw EnvironmentError("the template " + entry->path().string() + " cannot be read; install Strata's SDK again");
+      throw EnvironmentError("the template {} cannot be read; install Strata's SDK again", entry->path().string());
     files.push_back({replaced(entry->path().filename().string(), "@name@", name),
                      replaced(replaced(text, "@name@", name), "@tokens@", token_file)});
   }
   if (error || files.empty())
-    throw EnvironmentError("there is no template for a " + kind + " in " + folder.string() +
-                           "; install Strata's SDK again");
+    throw EnvironmentError("there is no template for a {} in {}; install Strata's SDK again", kind, folder.string());
   std::sort(files.begin(), files.end(), [](const auto& left, const auto& right) { return left.name < right.name; });
   return files;
 }

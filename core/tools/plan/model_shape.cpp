@@ -45,8 +45,7 @@ double aspect_error(const ModelShape& shape) {
 }
 
 std::string described(const ModelShape& shape) {
-  return std::to_string(shape.parameters) + " (hidden_size " + std::to_string(shape.hidden_size) + ", layers " +
-         std::to_string(shape.layers) + ")";
+  return format("{} (hidden_size {}, layers {})", shape.parameters, shape.hidden_size, shape.layers);
 }
 
 }  // namespace
@@ -63,9 +62,10 @@ ModelShape shape_model(std::int64_t parameters, const CountParameters& count) {
   const ModelShape nearest = *std::min_element(
       shapes.begin(), shapes.end(),
       [&](const ModelShape& a, const ModelShape& b) { return error_of(a, parameters) < error_of(b, parameters); });
-  throw UserError("--params " + std::to_string(parameters) + ": no transformer with heads of " +
-                  std::to_string(head_size) + " comes within 1 % of it; the nearest has " + described(nearest) +
-                  ": ask for that number, or change the size of the embedding with --set model.vocabulary=N");
+  throw UserError(
+      "--params {}: no transformer with heads of {} comes within 1 % of it; the nearest has {}: ask for that number, "
+      "or change the size of the embedding with --set model.vocabulary=N",
+      parameters, head_size, described(nearest));
 }
 
 }  // namespace strata::runtime

@@ -132,7 +132,7 @@ std::string gathers_text(const std::vector<runtime::LayerGathers>& layers) {
     std::size_t end = begin + 1;
     while (end < layers.size() && layers[end].gathers == layers[begin].gathers) ++end;
     const std::string names = layers[begin].layer + (end - begin > 1 ? " to " + layers[end - 1].layer : "");
-    text += (text.empty() ? "" : ", ") + names + " " + std::to_string(layers[begin].gathers) + "x";
+    text += format("{}{} {}x", text.empty() ? "" : ", ", names, layers[begin].gathers);
     begin = end;
   }
   return text;
@@ -167,9 +167,10 @@ std::string difference_text(const Plan& plan) {
     rank = row.rank;
   }
   if (most == 0) return "";
-  return "rank " + std::to_string(rank) + ": at least " + config::format_bytes(most) +
-         " of the total are in no category: activations that autograd keeps for one layer's backward, and temporaries "
-         "of operators and of the loss; they grow with train.micro_batch x model.seq_len\n";
+  return format(
+      "rank {}: at least {} of the total are in no category: activations that autograd keeps for one layer's backward, "
+      "and temporaries of operators and of the loss; they grow with train.micro_batch x model.seq_len\n",
+      rank, config::format_bytes(most));
 }
 
 void print_text(const Plan& plan, report::TableFormat format, std::ostream& out) {
@@ -226,7 +227,7 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
   std::vector<std::string> settings;
   if (!arguments.models.empty()) settings = model_settings(arguments.models.front());
   settings.insert(settings.end(), arguments.settings.begin(), arguments.settings.end());
-  if (memory > 0) settings.push_back("memory_budget=" + std::to_string(memory));
+  if (memory > 0) settings.push_back(format("memory_budget={}", memory));
   runtime::ResolvedRun prepared =
       runtime::read_run(arguments.config, settings,
                         {ranks_value(arguments.ranks.front()), "--ranks", std::nullopt, /*starts_ranks=*/true});

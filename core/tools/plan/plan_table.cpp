@@ -105,7 +105,7 @@ class Sweep {
   const Node& section(const std::string& name) const {
     const Node* node = table_.get(name);
     if (node == nullptr || node->entries.empty())
-      throw UserError(table_.place, "the section `" + name + "` is missing or empty");
+      throw UserError(table_.place, "the section `{}` is missing or empty", name);
     return *node;
   }
 
@@ -127,7 +127,7 @@ class Sweep {
     if (node != nullptr) return *node;
     std::vector<std::string> names;
     for (const config::Entry& entry : section("bookkeeping").entries) names.push_back(entry.key);
-    throw UserError("--bookkeeping " + name + ": " + config::suggestion(name, names));
+    throw UserError("--bookkeeping {}: {}", name, config::suggestion(name, names));
   }
 
   static std::vector<Node> sizes(const runtime::ModelShape& shape) {
@@ -159,7 +159,7 @@ class Sweep {
   void prepare_shape() {
     for (const char* key : {"model.hidden_size", "model.layers", "model.heads"})
       if (config::find(settings_, key) != nullptr)
-        throw UserError(std::string("--set ") + key + " contradicts --params, which chooses this size; leave one out");
+        throw UserError("--set {} contradicts --params, which chooses this size; leave one out", key);
     shape_ = section("shape");
     Node merged = base_;
     config::merge(merged, settings_);
@@ -170,8 +170,10 @@ class Sweep {
     for (const char* needed : {"hidden_size", "layers", "heads"})
       if (std::none_of(schema->options.begin(), schema->options.end(),
                        [&](const OptionSpec& option) { return option.name == needed; }))
-        throw UserError("--params sets the model options hidden_size, layers and heads; model/" + schema->name +
-                        " has no option " + needed + "; give its sizes in a config, or use --model");
+        throw UserError(
+            "--params sets the model options hidden_size, layers and heads; model/{} has no option {}; give its sizes "
+            "in a config, or use --model",
+            schema->name, needed);
     Node* model = shape_.get("model");
     if (model == nullptr) return;
     std::vector<config::Entry> known;
@@ -195,7 +197,7 @@ class Sweep {
     try {
       row.config_text = text::read_json(InputFile(path)).object().json().dump();
     } catch (const UserError& error) {
-      throw UserError("--model " + text + ": " + error.what() + "; give a Hugging Face config.json");
+      throw UserError("--model {}: {}; give a Hugging Face config.json", text, error.what());
     }
     return row;
   }
@@ -233,9 +235,8 @@ nlohmann::json cell_json(const Cell& cell) {
 std::string shape_text(const ModelRow& model) {
   const runtime::ModelShape& shape = model.shape;
   const double error = static_cast<double>(shape.parameters) / static_cast<double>(model.asked) - 1.0;
-  return model.name + " parameters: hidden_size " + std::to_string(shape.hidden_size) + ", layers " +
-         std::to_string(shape.layers) + ", heads " + std::to_string(shape.heads) + " have " +
-         std::to_string(shape.parameters) + report::formatted(" (%+.3f %%)", 100.0 * error);
+  return format("{} parameters: hidden_size {}, layers {}, heads {} have {}{}", model.name, shape.hidden_size,
+                shape.layers, shape.heads, shape.parameters, report::formatted(" (%+.3f %%)", 100.0 * error));
 }
 
 void print_csv(const std::vector<Cell>& cells, std::ostream& out) {

@@ -138,11 +138,11 @@ const FoundPlugin& find(plugin_host::PluginRegistry& registry, const std::string
   if (slash == 0) return registry.find_file(which);
   const std::string kind = which.substr(0, slash);
   if (slash == std::string::npos) {
-    throw UserError("plugin '" + which + "': give KIND/NAME, as in `strata plugins list`, or an absolute path");
+    throw UserError("plugin '{}': give KIND/NAME, as in `strata plugins list`, or an absolute path", which);
   }
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
   if (!known) {
-    throw UserError("plugin '" + which + "': '" + kind + "' is not a kind of plugin: " +
+    throw UserError("plugin '{}': '{}' is not a kind of plugin: {}", which, kind,
                     config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   }
   return registry.find(*known, which.substr(slash + 1));

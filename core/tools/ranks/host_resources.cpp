@@ -110,15 +110,14 @@ void check_ranks(int ranks, bool oversubscribe, const HostResources& host) {
   if (oversubscribe || ranks == 1) return;
   const std::string advice = "; start fewer ranks, or allow it with --oversubscribe";
   if (ranks > most_ranks_a_core * host.cores)
-    throw UserError("--nproc is " + std::to_string(ranks) + ", and this host has " + std::to_string(host.cores) +
-                    (host.cores == 1 ? " core" : " cores") + "; at most " +
-                    std::to_string(most_ranks_a_core * host.cores) + " ranks (" + std::to_string(most_ranks_a_core) +
-                    " per core) are allowed" + advice);
-  if (host.memory_available > 0 && host.memory_available / ranks < least_rank_bytes)
-    throw UserError("--nproc is " + std::to_string(ranks) + ", and " + config::format_bytes(host.memory_available) +
-                    " of memory are free" + (host.container_limit > 0 ? " in this container" : " on this host") +
-                    "; a rank needs " + config::format_bytes(least_rank_bytes) + " without any part of a model" +
+    throw UserError("--nproc is {}, and this host has {}{}; at most {} ranks ({} per core) are allowed{}", ranks,
+                    host.cores, host.cores == 1 ? " core" : " cores", most_ranks_a_core * host.cores, most_ranks_a_core,
                     advice);
+  if (host.memory_available > 0 && host.memory_available / ranks < least_rank_bytes)
+    throw UserError("--nproc is {}, and {} of memory are free{}; a rank needs {} without any part of a model{}", ranks,
+                    config::format_bytes(host.memory_available),
+                    host.container_limit > 0 ? " in this container" : " on this host",
+                    config::format_bytes(least_rank_bytes), advice);
 }
 
 void allow_open_files(int ranks) {
@@ -130,9 +129,8 @@ void allow_open_files(int ranks) {
   const rlim_t allowed = limit.rlim_max;
   limit.rlim_cur = std::min(needed, allowed);
   if (limit.rlim_cur == needed && setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
-  throw EnvironmentError(std::to_string(ranks) + (ranks == 1 ? " rank needs" : " ranks need") + " about " +
-                         std::to_string(needed) + " open files, but `ulimit -n` is " + std::to_string(allowed) +
-                         "; raise that limit");
+  throw EnvironmentError("{}{} about {} open files, but `ulimit -n` is {}; raise that limit", ranks,
+                         ranks == 1 ? " rank needs" : " ranks need", needed, allowed);
 }
 
 }  // namespace strata::launch

@@ -1,5 +1,7 @@
 #include "tools/ranks/machine.hpp"
 
+#include <strata/format.hpp>
+
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
@@ -25,9 +27,9 @@ std::string machine() {
   struct utsname kernel {};
   sysinfo(&memory);
   uname(&kernel);
-  return (model.empty() ? "" : model + ", ") + std::to_string(host_resources().cores) + " cores, " +
-         config::format_bytes(static_cast<std::int64_t>(memory.totalram) * memory.mem_unit) + ", " + kernel.sysname +
-         " " + kernel.release + " " + kernel.machine;
+  return format("{}{} cores, {}, {} {} {}", model.empty() ? "" : model + ", ", host_resources().cores,
+                config::format_bytes(static_cast<std::int64_t>(memory.totalram) * memory.mem_unit), kernel.sysname,
+                kernel.release, kernel.machine);
 }
 
 }  // namespace strata::launch

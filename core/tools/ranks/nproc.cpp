@@ -14,8 +14,8 @@ std::string as_rank(const LaunchPlace& place) {
   const char* const variables = place.launcher == Launcher::OpenMpi ? "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"
                                 : place.launcher == Launcher::Slurm ? "SLURM_STEP_ID and SLURM_STEP_NUM_TASKS"
                                                                     : "RANK and WORLD_SIZE";
-  return std::string("this process is already rank ") + std::to_string(place.rank) + " of " +
-         std::to_string(place.size) + ", which " + variables + " in its environment say";
+  return format("this process is already rank {} of {}, which {} in its environment say", place.rank, place.size,
+                variables);
 }
 
 }  // namespace
@@ -27,14 +27,16 @@ bool is_rank_of_nproc(const LaunchPlace& place) {
 bool starts_ranks(int ranks, const LaunchPlace& place) {
   if (ranks == 0 || (is_rank_of_nproc(place) && place.size == ranks)) return false;
   if (place.launcher == Launcher::None) return true;
-  throw UserError("--nproc " + std::to_string(ranks) + " starts ranks on this machine, and " + as_rank(place) +
-                  "; leave --nproc out to be that rank, or unset these variables to start ranks here");
+  throw UserError(
+      "--nproc {} starts ranks on this machine, and {}; leave --nproc out to be that rank, or unset these variables to "
+      "start ranks here",
+      ranks, as_rank(place));
 }
 
 void check_alone(const std::string& command) {
   const LaunchPlace place = read_environment();
   if (place.launcher == Launcher::None) return;
-  throw UserError(command + " starts runs of its own, and " + as_rank(place) + "; unset these variables");
+  throw UserError("{} starts runs of its own, and {}; unset these variables", command, as_rank(place));
 }
 
 std::string forgotten_srun(const LaunchPlace& place, const Environment& environment) {

@@ -37,7 +37,7 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw EnvironmentError(std::string("cannot create a pipe for a rank: ") + describe_errno(errno));
+    throw EnvironmentError("cannot create a pipe for a rank: {}", describe_errno(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }
@@ -168,8 +168,7 @@ RankProcess::RankProcess(int rank, const std::string& program, const std::vector
   pthread_sigmask(SIG_SETMASK, &former, nullptr);
   close(error.writing);
   if (out.writing >= 0) close(out.writing);
-  if (process_ < 0)
-    throw EnvironmentError("cannot start rank " + std::to_string(rank_) + ": " + describe_errno(problem));
+  if (process_ < 0) throw EnvironmentError("cannot start rank {}: {}", rank_, describe_errno(problem));
   setpgid(process_, process_);  // parent and child both do it, whoever is first
 }
 
@@ -194,9 +193,9 @@ bool RankProcess::killed() const {
 }
 
 std::string RankProcess::fate() const {
-  if (!WIFSIGNALED(wait_status_)) return "exit status " + std::to_string(WEXITSTATUS(wait_status_));
+  if (!WIFSIGNALED(wait_status_)) return format("exit status {}", WEXITSTATUS(wait_status_));
   const int number = WTERMSIG(wait_status_);
-  return "killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+  return format("killed by signal {} ({})", number, strsignal(number));
 }
 
 bool RankProcess::reap() {

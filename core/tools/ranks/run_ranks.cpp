@@ -256,8 +256,8 @@ class Ranks {
   }
 
   void report() const {
-    std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
-                       " failed (" + cause_->fate() + "); all ranks are stopped.";
+    std::string text = format("strata: rank {} of {} failed ({}); all ranks are stopped.", cause_->rank(),
+                              processes_.size(), cause_->fate());
     if (cause_->status() == 128 + SIGKILL) text += " " + about_memory();
     const bool silent = cause_->last_words().empty();
     const bool buried = !silent && errors_.said_since(cause_->rank());
@@ -265,8 +265,7 @@ class Ranks {
             : buried ? " Its last words:\n"
                      : " Its last words are above.\n";
     if (buried)
-      for (const std::string& line : cause_->last_words())
-        text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
+      for (const std::string& line : cause_->last_words()) text += format("[rank {}] {}\n", cause_->rank(), line);
     std::fputs(text::printable(text).c_str(), stderr);
     std::fflush(stderr);
   }
@@ -297,7 +296,7 @@ class Ranks {
 std::filesystem::path running_executable() {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw EnvironmentError("cannot find the running executable: " + describe_errno(error.value()));
+  if (error) throw EnvironmentError("cannot find the running executable: {}", describe_errno(error.value()));
   return path;
 }
 

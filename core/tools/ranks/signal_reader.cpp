@@ -29,7 +29,7 @@ void note(int number) {
 SignalReader::SignalReader() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    throw EnvironmentError(std::string("cannot watch signals: ") + describe_errno(errno));
+    throw EnvironmentError("cannot watch signals: {}", describe_errno(errno));
   reading_ = ends[0];
   writing_end = ends[1];
   struct sigaction action {};
@@ -40,7 +40,7 @@ SignalReader::SignalReader() {
     sigaction(watched[i], nullptr, &former_[i]);
     if (watched[i] == SIGHUP && former_[i].sa_handler == SIG_IGN) continue;
     if (sigaction(watched[i], &action, nullptr) != 0)
-      throw EnvironmentError(std::string("cannot watch signals: ") + describe_errno(errno));
+      throw EnvironmentError("cannot watch signals: {}", describe_errno(errno));
   }
 }
 

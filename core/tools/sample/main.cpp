@@ -77,9 +77,9 @@ int main(int argc, char* argv[]) {
     if (arguments.choice.temperature == 0.0)
       for (const char* const option : {"--top-p", "--top-k", "--seed"})
         if (app.count(option) > 0)
-          throw UserError(std::string(option) +
-                          " does nothing with --temperature 0, which always takes the most likely token; leave one of "
-                          "them out");
+          throw UserError(
+              "{} does nothing with --temperature 0, which always takes the most likely token; leave one of them out",
+              option);
     return sample_command(arguments, std::cout);
   };
   leave(carry_out(line));

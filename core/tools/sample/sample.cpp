@@ -52,14 +52,15 @@ Prepared prepare(const SampleArguments& arguments, const config::World& world) {
       runtime::read_run(arguments.run.config, arguments.run.settings, world, config::DataSection::Optional);
   config::RunConfig& config = run.config;
   if (config.model.init.empty() && arguments.checkpoint.empty())
-    throw UserError(arguments.run.config +
-                    ": no weights to sample from; give --checkpoint PATH or --init FOLDER, or set model.init");
+    throw UserError("{}: no weights to sample from; give --checkpoint PATH or --init FOLDER, or set model.init",
+                    arguments.run.config);
   if (!arguments.checkpoint.empty()) runtime::take_saved_model(run, arguments.checkpoint);
   const std::int64_t given = std::ssize(prompt);
   if (given > config.model.seq_len)
-    throw UserError("the prompt has " + std::to_string(given) + " tokens, and model.seq_len is " +
-                    std::to_string(config.model.seq_len) + ", which is what the model sees at a time; shorten it, or " +
-                    "--set model.seq_len=" + std::to_string(given) + " where the model takes that many");
+    throw UserError(
+        "the prompt has {} tokens, and model.seq_len is {}, which is what the model sees at a time; shorten it, or "
+        "--set model.seq_len={} where the model takes that many",
+        given, config.model.seq_len, given);
   config.model.seq_len = std::min(config.model.seq_len, given + arguments.tokens - 1);
   config.train.micro_batch = 1;
   config.train.global_batch = config.train.accumulation * config.parallel.size(Axis::Data);
@@ -77,19 +78,19 @@ std::optional<std::int64_t> document_end_of(const SampleArguments& arguments, co
   std::int64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc{} || end != text.data() + text.size() || id < 0)
-    throw UserError("--document-end is '" + text + "'; it must be none, auto or a token's number");
+    throw UserError("--document-end is '{}'; it must be none, auto or a token's number", text);
   return id;
 }
 
 void check_prompt(const Prepared& prepared, std::int64_t vocabulary) {
   const auto unknown = std::ranges::find_if(prepared.prompt, [&](std::int64_t token) { return token >= vocabulary; });
   if (unknown == prepared.prompt.end()) return;
-  throw UserError("the prompt's token " + std::to_string(unknown - prepared.prompt.begin()) + ", counted from 0, is " +
-                  std::to_string(*unknown) + ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
-                  (prepared.written.numbers()
-                       ? "; give other tokens"
-                       : "; the model was not trained on the tokens of " + prepared.written.name() +
-                             ": give the --tokenizer that its tokens were made with"));
+  throw UserError("the prompt's token {}, counted from 0, is {}, and the model's vocabulary is 0 to {}{}",
+                  unknown - prepared.prompt.begin(), *unknown, vocabulary - 1,
+                  prepared.written.numbers()
+                      ? "; give other tokens"
+                      : "; the model was not trained on the tokens of " + prepared.written.name() +
+                            ": give the --tokenizer that its tokens were made with");
 }
 
 // What is said of a text: as it comes, or all at the end.

@@ -22,7 +22,7 @@ std::vector<std::int64_t> numbers_in(const std::string& text) {
     std::int64_t number = 0;
     const auto [after, error] = std::from_chars(at, end, number);
     if (error != std::errc{} || number < 0 || (after != end && *after != ',' && *after != ' '))
-      throw UserError("--prompt-tokens is '" + text + "'; it must be numbers from 0 on, separated by commas");
+      throw UserError("--prompt-tokens is '{}'; it must be numbers from 0 on, separated by commas", text);
     numbers.push_back(number);
     at = after;
   }
@@ -50,8 +50,10 @@ std::vector<std::int64_t> WrittenTokens::read(const std::string& text) const {
     tokenizer::Encoder encoder(*tokenizer_);
     encoder.encode(text, ids);
     if (encoder.left_out() > 0)
-      throw UserError(std::to_string(encoder.left_out()) + " bytes of the prompt have no token in " + name_ +
-                      "; write it with other characters, or take the tokenizer that the model's tokens were made with");
+      throw UserError(
+          "{} bytes of the prompt have no token in {}; write it with other characters, or take the tokenizer that the "
+          "model's tokens were made with",
+          encoder.left_out(), name_);
   } else {
     std::ranges::transform(text, std::back_inserter(ids), [](char byte) { return static_cast<unsigned char>(byte); });
   }
@@ -59,7 +61,7 @@ std::vector<std::int64_t> WrittenTokens::read(const std::string& text) const {
 }
 
 std::string WrittenTokens::write(std::int64_t token) const {
-  if (numbers_) return " " + std::to_string(token);
+  if (numbers_) return format(" {}", token);
   if (!tokenizer_) return std::string(1, static_cast<char>(token));
   const std::vector<std::uint32_t> ids{static_cast<std::uint32_t>(token)};
   return tokenizer_->decode(ids, false);

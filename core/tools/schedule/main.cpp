@@ -90,9 +90,10 @@ int show_shape(const ShowArguments& arguments) {
   }
   for (std::size_t i = 0; i < settings.size(); ++i)
     if (!taken[i])
-      throw UserError("--set " + settings[i].first + "=" + settings[i].second +
-                      ": without --config only options of the schedulers that are shown can be set, as "
-                      "scheduler.NAME.OPTION=VALUE");
+      throw UserError(
+          "--set {}={}: without --config only options of the schedulers that are shown can be set, as "
+          "scheduler.NAME.OPTION=VALUE",
+          settings[i].first, settings[i].second);
   return schedule_show(shown, shape.stages, shape.micro_batches, arguments.cost, arguments.format, std::cout);
 }
 

@@ -1,5 +1,7 @@
 #include "tools/schedule/run_schedule.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -39,7 +41,7 @@ std::string layers_of(const runtime::StepPlan& plan, std::size_t stage) {
     if (plan.placement.stage_of_chunk[chunk] != static_cast<int>(stage)) continue;
     const auto [begin, end] = plan.placement.layers_of_chunk[chunk];
     text += (text.empty() ? "" : " ") + std::to_string(begin);
-    if (end - begin > 1) text += "-" + std::to_string(end - 1);
+    if (end - begin > 1) text += format("-{}", end - 1);
   }
   return text;
 }

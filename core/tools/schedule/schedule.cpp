@@ -23,10 +23,10 @@ void require_drawable(const PipelineShape& shape) {
   std::int64_t actions = 1;
   for (const int factor : {shape.stages, shape.chunks_per_stage, shape.micro_batches}) {
     if (factor < 1 || factor > most_actions / actions) {
-      throw UserError("a schedule of " + std::to_string(shape.stages) + " stages x " +
-                      std::to_string(shape.chunks_per_stage) + " chunks x " + std::to_string(shape.micro_batches) +
-                      " micro-batches cannot be drawn: each must be at least 1 and their product at most " +
-                      std::to_string(most_actions));
+      throw UserError(
+          "a schedule of {} stages x {} chunks x {} micro-batches cannot be drawn: each must be at least 1 and their "
+          "product at most {}",
+          shape.stages, shape.chunks_per_stage, shape.micro_batches, most_actions);
     }
     actions *= factor;
   }

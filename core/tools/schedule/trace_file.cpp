@@ -108,7 +108,7 @@ TraceFile read_trace(const std::string& path) {
     file.read_at(0, bytes.data(), bytes.size());
     document.emplace(bytes, text::JsonSource{path}, trace_limits);
   } catch (const UserError& error) {
-    throw UserError(std::string(error.what()) + "; a trace is expected, which `strata train --trace FILE` writes");
+    throw UserError("{}; a trace is expected, which `strata train --trace FILE` writes", error.what());
   }
   if (!document->json().is_object() || !document->json().contains("strata"))
     throw UserError(Place{path}, "is not a trace; `strata train --trace FILE` writes one");
@@ -116,8 +116,7 @@ TraceFile read_trace(const std::string& path) {
   try {
     trace = parse(document->object());
   } catch (const UserError& error) {
-    throw UserError(std::string(error.what()) +
-                    "; a trace that `strata train --trace` of this version writes is expected");
+    throw UserError("{}; a trace that `strata train --trace` of this version writes is expected", error.what());
   }
   const int layers = trace.placement.layers_of_chunk.empty() ? 0 : trace.placement.layers_of_chunk.back().second;
   runtime::validate_placement(path, trace.placement, trace.shape, layers);
@@ -138,7 +137,7 @@ std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::s
   const int layers = trace.placement.layers_of_chunk.back().second;
   for (int layer = 0; layer < layers; ++layer) {
     if (!durations.contains({layer, "Forward"}))
-      throw UserError(path + ": has no forward of layer " + std::to_string(layer) + "; trace a whole step");
+      throw UserError("{}: has no forward of layer {}; trace a whole step", path, layer);
     const std::int64_t half = median_of(layer, "Backward") / 2;
     times.push_back({median_of(layer, "Forward"), half + median_of(layer, "BackwardInput"),
                      half + median_of(layer, "BackwardWeight")});

@@ -207,7 +207,7 @@ text::JsonDocument read_file(const std::string& path) {
   try {
     return text::read_json(InputFile(path), file_limits);
   } catch (const UserError& error) {
-    throw UserError(std::string(error.what()) + "; a tokenizer.json belongs there");
+    throw UserError("{}; a tokenizer.json belongs there", error.what());
   }
 }
 
@@ -238,9 +238,10 @@ void refuse_tokens_beside(const std::string& folder, const Definition& definitio
   const auto check = [&](const std::string& file, const std::string& content) {
     const auto is_it = [&](const AddedToken& token) { return token.content == content; };
     if (std::ranges::any_of(definition.added, is_it)) return;
-    throw UserError(Place{file}, "adds the token " + text::shown(content) +
-                                     ", which tokenizer.json lacks; save the tokenizer again with Hugging Face's "
-                                     "library (save_pretrained), or give --tokenizer the tokenizer.json alone");
+    throw UserError(Place{file},
+                    "adds the token {}, which tokenizer.json lacks; save the tokenizer again with Hugging Face's "
+                    "library (save_pretrained), or give --tokenizer the tokenizer.json alone",
+                    text::shown(content));
   };
   std::error_code ignored;
   const auto file_of = [&](const char* name) { return (std::filesystem::path(folder) / name).string(); };

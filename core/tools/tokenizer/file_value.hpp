@@ -31,7 +31,7 @@ class Value {
     }
     return key_ + " is " + text;
   }
-  [[noreturn]] void refuse(const std::string& rule) const { throw UserError(Place{file_}, told() + "; " + rule); }
+  [[noreturn]] void refuse(const std::string& rule) const { throw UserError(Place{file_}, "{}; {}", told(), rule); }
   void check(bool holds, const std::string& rule) const {
     if (!holds) refuse(rule);
   }

@@ -103,8 +103,8 @@ std::size_t Merges::apply_long(std::string_view word, std::vector<std::uint32_t>
   };
   constexpr std::uint32_t gone = UINT32_MAX;
   if (word.size() >= gone) {
-    throw UserError("a word of " + std::to_string(word.size()) +
-                    " bytes stands in the text, and the tokenizer takes fewer than 4294967295; break it");
+    throw UserError("a word of {} bytes stands in the text, and the tokenizer takes fewer than 4294967295; break it",
+                    word.size());
   }
   std::vector<Part> parts;
   parts.reserve(word.size());

@@ -95,7 +95,7 @@ runtime::Timeline measured_timeline(const Steps& step, std::int64_t origin) {
 const RankTrace& first_rank_of(const TraceFile& trace, int stage) {
   for (const RankTrace& rank : trace.ranks)
     if (rank.stage == stage) return rank;
-  throw UserError("the trace has no rank of stage " + std::to_string(stage));
+  throw UserError("the trace has no rank of stage {}", stage);
 }
 
 }  // namespace
@@ -110,8 +110,7 @@ std::vector<Comparison> compare(const TraceFile& trace) {
     Steps passes;
     for (const RankTrace* rank : ranks) {
       const auto of_step = rank->steps.find(step);
-      if (of_step == rank->steps.end())
-        throw UserError("the trace has no step " + std::to_string(step) + " of rank " + std::to_string(rank->rank));
+      if (of_step == rank->steps.end()) throw UserError("the trace has no step {} of rank {}", step, rank->rank);
       StageTimes& times = one.stages.emplace_back();
       passes.push_back(passes_of(of_step->second));
       for (const Pass& pass : passes.back()) {

@@ -47,8 +47,8 @@ CsvFolder::CsvFolder(const std::string& folder, bool resumes) : folder_(folder) 
     if (file->size() == 0) continue;
     if (file->beginning(header.size()) != header) file->refuse_content("a figure of a run");
     if (!resumes)
-      throw UserError(file->name() + ": holds the figures of an earlier run; give another folder, or go on with that " +
-                      "run: --resume");
+      throw UserError("{}: holds the figures of an earlier run; give another folder, or go on with that run: --resume",
+                      file->name());
   }
 }
 

@@ -80,7 +80,7 @@ StopSignals::StopSignals(Answer how) {
     sigaction(watched[i], nullptr, &former[i]);
     if (watched[i] == SIGHUP && former[i].sa_handler == SIG_IGN) continue;
     if (sigaction(watched[i], &action, nullptr) != 0)
-      throw EnvironmentError("cannot watch signals: " + describe_errno(errno));
+      throw EnvironmentError("cannot watch signals: {}", describe_errno(errno));
   }
 }
 

@@ -39,7 +39,7 @@ void ReportFile::open() {
   if (descriptor_ >= 0) return;
   const int error = errno;
   if (error == ENOENT)
-    throw UserError(name() + ": cannot be written: a folder in it does not exist; make that, or give another path");
+    throw UserError("{}: cannot be written: a folder in it does not exist; make that, or give another path", name());
   throw_cannot_open(name(), "cannot be written", error);
 }
 
@@ -71,11 +71,11 @@ std::string ReportFile::beginning(std::size_t limit) const {
 }
 
 void ReportFile::refuse_content(const std::string& wanted) const {
-  throw UserError(name() + ": holds something else than " + wanted + ", and is not overwritten; give another path");
+  throw UserError("{}: holds something else than {}, and is not overwritten; give another path", name(), wanted);
 }
 
 void ReportFile::fail(const char* action, int error) const {
-  throw EnvironmentError(name() + ": " + action + " failed: " + describe_errno(error));
+  throw EnvironmentError("{}: {} failed: {}", name(), action, describe_errno(error));
 }
 
 void ReportFile::clear() {

@@ -1,5 +1,7 @@
 #include "tools/train/step_trace.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -189,7 +191,7 @@ void StepTrace::write(runtime::Run& run) {
     text.clear();
   };
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::string name = "rank " + std::to_string(rank) + ", stage " + std::to_string(ranks[rank].stage);
+    const std::string name = format("rank {}, stage {}", rank, ranks[rank].stage);
     put({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", name}}}});
     put({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", rank}, {"args", {{"sort_index", rank}}}});
     for (const auto& [step, instruction, times] : ranks[rank].events) {

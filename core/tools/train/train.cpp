@@ -35,8 +35,8 @@ bool terminal_under(const launch::LaunchPlace& place) {
 
 // The message after a stopped run: what was saved and how to continue.
 std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
-  std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " +
-                     std::to_string(summary.steps_done) + " of " + std::to_string(config.train.steps);
+  std::string text = format("stopped by {} after step {} of {}", runtime::signal_name(summary.stopped_by),
+                            summary.steps_done, config.train.steps);
   if (!summary.saved_in.empty())
     return text + "; saved in " + summary.saved_in + ": the same command with --resume goes on from there";
   if (summary.steps == 0) return text + "; it had made no step, so there is nothing to save";
@@ -77,8 +77,9 @@ void check_export(const config::RunConfig& config, const report::ReportSettings&
     if (path.empty()) return;
     const std::filesystem::path other = canonical(path);
     if (std::ranges::mismatch(folder, other).in1 == folder.end())
-      throw UserError(name + " lies in the folder of the export, " + config.export_path +
-                      ", which must be empty until the end; give it another place");
+      throw UserError(
+          "{} lies in the folder of the export, {}, which must be empty until the end; give it another place", name,
+          config.export_path);
   };
   check("checkpoint.path " + config.checkpoint.path, config.checkpoint.path);
   check("metrics.csv " + config.metrics_csv, config.metrics_csv);
@@ -99,7 +100,7 @@ std::string checked_export_dtype(const RunArguments& arguments, const config::Ru
                                  const runtime::RunFiles& files) {
   if (arguments.export_dtype.empty()) return "float32";
   if (config.export_path.empty())
-    throw UserError("--export-dtype is " + arguments.export_dtype + ", and the run exports no weights; give --export");
+    throw UserError("--export-dtype is {}, and the run exports no weights; give --export", arguments.export_dtype);
   runtime::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
   return arguments.export_dtype;
 }

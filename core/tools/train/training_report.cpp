@@ -38,10 +38,10 @@ void check_metrics(const ReportFile& file, bool resumes) {
   const bool cut = end == std::string::npos && text.starts_with(R"({"applied":)");  // by the end of an earlier run
   if (!first && !cut) file.refuse_content("a run's metrics");
   if (first == 0)
-    throw UserError(file.name() + ": counts steps from 0, as an earlier version of Strata did; give another path");
+    throw UserError("{}: counts steps from 0, as an earlier version of Strata did; give another path", file.name());
   if (!resumes)
-    throw UserError(file.name() +
-                    ": holds the metrics of an earlier run; give another path, or go on with that run: --resume");
+    throw UserError("{}: holds the metrics of an earlier run; give another path, or go on with that run: --resume",
+                    file.name());
 }
 
 void check_summary(const ReportFile& file) {
@@ -74,7 +74,7 @@ void TrainingReport::check_files(bool resumes) const {
   for (auto one = all.begin(); one != all.end(); ++one)
     for (auto other = one + 1; other != all.end(); ++other)
       if ((*one)->is_same_as(**other))
-        throw UserError((*one)->name() + " and " + (*other)->name() + " are one file; give each a path of its own");
+        throw UserError("{} and {} are one file; give each a path of its own", (*one)->name(), (*other)->name());
 }
 
 void TrainingReport::resumed(const runtime::Resumed& resumed) {

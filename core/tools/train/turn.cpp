@@ -14,7 +14,7 @@ Turn::Turn(const std::string& pipes) {
   char rest = 0;
   if (std::sscanf(pipes.c_str(), "%d,%d%c", &turns_, &arrivals_, &rest) != 2 || fcntl(turns_, F_GETFD) < 0 ||
       fcntl(arrivals_, F_GETFD) < 0)
-    throw UserError("--turns " + pipes + ": must be two open file descriptors; only `strata compare` sets this option");
+    throw UserError("--turns {}: must be two open file descriptors; only `strata compare` sets this option", pipes);
 }
 
 void Turn::wait(const std::function<int()>& stop_requested) const {

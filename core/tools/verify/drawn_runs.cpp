@@ -174,7 +174,7 @@ class Drawing {
     } catch (const UserError&) {  // such as a size that one process cannot have
       drawn_.run.reset();
     }
-    if (changes_mesh_) drawn_.changes.push_back("--nproc " + std::to_string(ranks_));
+    if (changes_mesh_) drawn_.changes.push_back(format("--nproc {}", ranks_));
   }
 
   const CheckedRun& small_;

@@ -62,12 +62,15 @@ Agreement compare(const Recorded& run, const Recorded& plain, const Bounds& boun
     WrongStep wrong{step, {}, {}, {}};
     const double whole = plain.norms[step];
     if (!std::isfinite(whole) || !std::isfinite(plain.losses[step]))
-      throw UserError("the plain run's loss or gradient norm is not finite in step " + std::to_string(step + 1) +
-                      ", so that nothing can be compared; set a smaller loss scale, or another precision");
+      throw UserError(
+          "the plain run's loss or gradient norm is not finite in step {}, so that nothing can be compared; set a "
+          "smaller loss scale, or another precision",
+          step + 1);
     if (whole == 0.0)
-      throw UserError("every gradient of the plain run is zero in step " + std::to_string(step + 1) +
-                      ", so that nothing can be compared: the loss does not depend on the parameters that are trained, "
-                      "or the device computes nothing");
+      throw UserError(
+          "every gradient of the plain run is zero in step {}, so that nothing can be compared: the loss does not "
+          "depend on the parameters that are trained, or the device computes nothing",
+          step + 1);
     for (const auto& [name, right] : plain.gradients[step]) {
       const auto found = run.gradients[step].find(name);
       const GradientSums mine = found == run.gradients[step].end() ? GradientSums{NAN, NAN} : found->second;

@@ -115,8 +115,7 @@ std::vector<std::string> sizes(const config::RunConfig& config, const std::vecto
   std::vector<std::string> settings;
   for (const OptionSpec& option : options)
     if (const auto size = cli::model_size(option))
-      settings.push_back("model." + config.model.plugin.name + "." + option.name + "=" +
-                         std::to_string(values.at(*size)));
+      settings.push_back(format("model.{}.{}={}", config.model.plugin.name, option.name, values.at(*size)));
   return settings;
 }
 
@@ -259,20 +258,22 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
         std::vector<std::string> settings = fixed;
         for (const std::string& size : sizes(config, options, layers, config.parallel.size(Axis::Tensor)))
           settings.push_back(size);
-        settings.push_back("train.accumulation=" + std::to_string(accumulation));
+        settings.push_back(format("train.accumulation={}", accumulation));
         try {
           CheckedRun small = check({named.config, with(named, settings), static_cast<int>(mesh * data)});
           const std::int64_t parameters = runtime::parameters_of(*asked<Model>(small, small.config().model.plugin));
           if (parameters > most_parameters)
-            throw UserError("the smallest model that can be made of " + config.model.plugin.kind + "/" +
-                            config.model.plugin.name + " has " + std::to_string(parameters) +
-                            " parameters: its sizes have no names that are known here, such as hidden_size, layers, "
-                            "heads, vocabulary; make it small yourself, by --set model.SIZE=N");
+            throw UserError(
+                "the smallest model that can be made of {}/{} has {} parameters: its sizes have no names that are "
+                "known here, such as hidden_size, layers, heads, vocabulary; make it small yourself, by --set "
+                "model.SIZE=N",
+                config.model.plugin.kind, config.model.plugin.name, parameters);
           return small;
         } catch (const runtime::WrongOrders& error) {  // at no size is that right
           throw UserError(
-              "with train.accumulation=" + std::to_string(accumulation) + ", " + error.what() +
-              "\nA scheduler refuses numbers of micro-batches that it does not take by an error of its own");
+              "with train.accumulation={}, {}\nA scheduler refuses numbers of micro-batches that it does not take by "
+              "an error of its own",
+              accumulation, error.what());
         } catch (const UserError& error) {
           if (!refusal) refusal = error;
         }

@@ -70,9 +70,9 @@ using FinalSettings = std::map<std::string, std::string>;  // by key
 // For a shell.
 std::string command(const Run& run, std::int64_t steps) {
   std::string text = "strata train " + text::shell_word(run.config);
-  if (run.ranks > 1) text += " --nproc " + std::to_string(run.ranks) + " --oversubscribe";
+  if (run.ranks > 1) text += format(" --nproc {} --oversubscribe", run.ranks);
   for (const std::string& setting : run.settings) text += " --set " + text::shell_word(setting);
-  return text + " --set train.steps=" + std::to_string(steps);
+  return format("{} --set train.steps={}", text, steps);
 }
 
 class Verifying {
@@ -210,8 +210,8 @@ class Verifying {
     try {
       return run(*wrong.run, steps_near);
     } catch (const EnvironmentError& error) {
-      throw EnvironmentError("a run near the config's fails: " + described(*wrong.run) + "\n  " +
-                             command(wrong.run->run, steps_near) + "\n" + error.what());
+      throw EnvironmentError("a run near the config's fails: {}\n  {}\n{}", described(*wrong.run),
+                             command(wrong.run->run, steps_near), error.what());
     }
   }
 

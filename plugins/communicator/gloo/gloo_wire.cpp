@@ -75,8 +75,7 @@ class GlooWire::Message final : public HostMessage {
       throw;
     } catch (const std::exception& error) {
       wire_.set_waiting({});
-      throw EnvironmentError("the connection to rank " + std::to_string(peer_) +
-                             " of the group was lost: " + first_line(error));
+      throw EnvironmentError("the connection to rank {} of the group was lost: {}", peer_, first_line(error));
     }
     wire_.set_waiting({});
     work_.reset();
@@ -132,9 +131,8 @@ std::shared_ptr<GlooWire::Connections> GlooWire::connect(const c10::intrusive_pt
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
-                           std::to_string(setup.size) + " could not connect through " + setup.interface_address +
-                           " within " + seconds(setup.timeout) + ": " + first_line(error));
+    throw EnvironmentError("group {}: rank {} of {} could not connect through {} within {}: {}", setup.name, setup.rank,
+                           setup.size, setup.interface_address, seconds(setup.timeout), first_line(error));
   }
   return connections;
 }

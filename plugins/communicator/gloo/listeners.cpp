@@ -27,8 +27,9 @@ std::vector<int> listening_sockets() {
       sockets.push_back(handle);
   }
   if (error)
-    throw EnvironmentError("/proc/self/fd cannot be read, through which this communicator finds its sockets: " +
-                           error.message() + "; mount /proc");
+    throw EnvironmentError(
+        "/proc/self/fd cannot be read, through which this communicator finds its sockets: {}; mount /proc",
+        error.message());
   return sockets;
 }
 
@@ -39,8 +40,7 @@ void close_listener(int socket) {
                         dup3(other, socket, O_CLOEXEC) == socket;
   const int problem = errno;
   if (other >= 0) close(other);
-  if (!replaced)
-    throw EnvironmentError(std::string("cannot close the port on which ranks connected: ") + std::strerror(problem));
+  if (!replaced) throw EnvironmentError("cannot close the port on which ranks connected: {}", std::strerror(problem));
 }
 
 }  // namespace strata::gloo_communicator

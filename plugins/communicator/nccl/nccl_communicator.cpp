@@ -70,16 +70,16 @@ class Nccl final : public Communicator {
       backend->eagerConnectSingleDevice(device);
       return backend;
     };
-    const std::string who =
-        "group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " + std::to_string(setup.size);
+    const std::string who = format("group {}: rank {} of {}", setup.name, setup.rank, setup.size);
     try {
       if (auto backend = within(setup.timeout, std::function<Connected()>(make))) return *backend;
     } catch (const std::exception& error) {
-      throw EnvironmentError(who + " could not connect through NCCL: " + cause(error.what()));
+      throw EnvironmentError("{} could not connect through NCCL: {}", who, cause(error.what()));
     }
-    throw EnvironmentError(who + " could not connect through NCCL within " +
-                           std::to_string(std::chrono::duration<double>(setup.timeout).count()) +
-                           " s (communicator.timeout_s): another rank has ended, or its network does not answer");
+    throw EnvironmentError(
+        "{} could not connect through NCCL within {} s (communicator.timeout_s): another rank has ended, or its "
+        "network does not answer",
+        who, std::chrono::duration<double>(setup.timeout).count());
   }
 };
 

@@ -45,7 +45,7 @@ std::string host_identity() {
   if (boot.empty() || stat("/proc/self/ns/pid", &space) != 0)
     throw EnvironmentError(
         "/proc is not mounted, and this communicator shares memory through it; mount it, or use another communicator");
-  return boot + " " + std::to_string(space.st_ino);
+  return format("{} {}", boot, space.st_ino);
 }
 
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -53,13 +53,12 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 int make_segment(std::size_t bytes) {
   const int handle = memfd_create("strata", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (handle < 0 || ftruncate(handle, static_cast<off_t>(bytes)) != 0 || fcntl(handle, F_ADD_SEALS, size_seals) != 0)
-    throw EnvironmentError("cannot create " + std::to_string(bytes) +
-                           " bytes of shared memory: " + std::strerror(errno));
+    throw EnvironmentError("cannot create {} bytes of shared memory: {}", bytes, std::strerror(errno));
   return handle;
 }
 
 std::string path_of_segment(int handle) {
-  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(handle);
+  return format("/proc/{}/fd/{}", getpid(), handle);
 }
 
 // Whether `text` has the form of path_of_segment(): to open any other path may do something already.
@@ -82,14 +81,16 @@ void set(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key, c
 
 int open_segment(const std::string& path, std::size_t bytes) {
   const auto refuse = [&](const std::string& found) {
-    throw EnvironmentError("the run's store gives '" + path + "' as the group's shared memory, but it " + found +
-                           "; check that nothing else writes into the store");
+    throw EnvironmentError(
+        "the run's store gives '{}' as the group's shared memory, but it {}; check that nothing else writes into the "
+        "store",
+        path, found);
   };
   if (!names_a_descriptor(path)) refuse("is not a file descriptor of a process");
   const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (handle < 0)
-    throw EnvironmentError("cannot open the group's shared memory, " + path + ": " + std::strerror(errno) +
-                           "; all ranks must run as the same user");
+    throw EnvironmentError("cannot open the group's shared memory, {}: {}; all ranks must run as the same user", path,
+                           std::strerror(errno));
   struct stat found {};
   std::string difference;
   const int seals = fcntl(handle, F_GET_SEALS);  // -1 where a file cannot have any
@@ -98,7 +99,7 @@ int open_segment(const std::string& path, std::size_t bytes) {
   else if (found.st_uid != geteuid())
     difference = "belongs to another user";
   else if (static_cast<std::size_t>(found.st_size) != bytes)
-    difference = "has " + std::to_string(found.st_size) + " bytes where the group needs " + std::to_string(bytes);
+    difference = format("has {} bytes where the group needs {}", found.st_size, bytes);
   if (difference.empty()) return handle;
   close(handle);
   refuse(difference);
@@ -127,14 +128,14 @@ Arena::Arena(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& set
       size_(setup.size),
       slot_bytes_(std::max(slot_bytes, (size_ - 1) * part_alignment)),
       ring_bytes_(ring_bytes) {
-  const std::string where = "group " + setup.name + ": rank " + std::to_string(rank_) + " of " + std::to_string(size_);
+  const std::string where = format("group {}: rank {} of {}", setup.name, rank_, size_);
   try {
     map(store, setup);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw EnvironmentError(where + " could not connect through shared memory within " + seconds(setup.timeout) + ": " +
+    throw EnvironmentError("{} could not connect through shared memory within {}: {}", where, seconds(setup.timeout),
                            text.substr(0, text.find('\n')));
   }
 }
@@ -148,21 +149,21 @@ void Arena::map(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& 
     set(store, "shm segment", path_of_segment(handle));
   } else {
     if (get(store, "shm host") != identity)
-      throw UserError("group " + setup.name + ": rank " + std::to_string(rank_) +
-                      " and rank 0 are on different hosts or in different containers, which share no memory; use "
-                      "communicator.plugin=gloo or another that connects hosts");
+      throw UserError(
+          "group {}: rank {} and rank 0 are on different hosts or in different containers, which share no memory; use "
+          "communicator.plugin=gloo or another that connects hosts",
+          setup.name, rank_);
     handle = open_segment(get(store, "shm segment"), total_bytes());
   }
   void* memory = mmap(nullptr, total_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, handle, 0);
   const int problem = errno;
   if (rank_ != 0) close(handle);
-  if (memory == MAP_FAILED)
-    throw EnvironmentError(std::string("cannot map the group's shared memory: ") + std::strerror(problem));
+  if (memory == MAP_FAILED) throw EnvironmentError("cannot map the group's shared memory: {}", std::strerror(problem));
   memory_ = static_cast<std::byte*>(memory);
   // The segment is zeros, which is what every counter begins with. Rank 0 keeps it open until all have it.
   set(store, "shm mapped " + std::to_string(rank_), "1");
   std::vector<std::string> keys;
-  for (int rank = 0; rank < size_; ++rank) keys.push_back("shm mapped " + std::to_string(rank));
+  for (int rank = 0; rank < size_; ++rank) keys.push_back(format("shm mapped {}", rank));
   store->wait(keys, setup.timeout);
   if (rank_ == 0) close(handle);
 }

@@ -83,15 +83,16 @@ void ShmCollectives::publish() {
 
 void ShmCollectives::check_same() const {
   const auto text = [](const Announcement& announcement) {
-    return std::string(name_of(static_cast<Operation>(announcement.operation))) + " of " +
-           std::to_string(announcement.bytes) + " bytes with root " + std::to_string(announcement.root);
+    return format("{} of {} bytes with root {}", name_of(static_cast<Operation>(announcement.operation)),
+                  announcement.bytes, announcement.root);
   };
   for (int peer = 0; peer < size(); ++peer) {
     const Announcement theirs = arena_.board(peer).announcements[round_ % depth];
     if (!(theirs == announcement_))
-      throw Bug("rank " + std::to_string(rank()) + " of the group calls " + text(announcement_) + " and rank " +
-                std::to_string(peer) + " calls " + text(theirs) +
-                "; all must call the same operations with the same sizes in the same order");
+      throw Bug(
+          "rank {} of the group calls {} and rank {} calls {}; all must call the same operations with the same sizes "
+          "in the same order",
+          rank(), text(announcement_), peer, text(theirs));
   }
 }
 

@@ -98,8 +98,8 @@ bool ShmPairs::pull(PairMessage& message) {
     there -= length_bytes;
     message.moved = length_bytes;
     if (message.length != message.bytes)
-      throw Bug("rank " + std::to_string(message.peer) + " of the group sends " + std::to_string(message.length) +
-                " bytes where rank " + std::to_string(arena_.rank()) + " receives " + std::to_string(message.bytes));
+      throw Bug("rank {} of the group sends {} bytes where rank {} receives {}", message.peer, message.length,
+                arena_.rank(), message.bytes);
   }
   const std::uint64_t taken = message.moved - length_bytes;
   const std::uint64_t bytes = std::min(there, message.bytes - taken);
@@ -172,8 +172,8 @@ void ShmPairs::wait(PairMessage& message) {
 void ShmPairs::drop(const PairMessage& message) {
   const std::lock_guard lock(mutex_);
   if (!message.done && message.error == nullptr)
-    fail_all(std::make_exception_ptr(EnvironmentError("a message to or from rank " + std::to_string(message.peer) +
-                                                      " of the group was dropped before it had ended")));
+    fail_all(std::make_exception_ptr(
+        EnvironmentError("a message to or from rank {} of the group was dropped before it had ended", message.peer)));
 }
 
 void ShmPairs::serve() {

@@ -46,17 +46,16 @@ void check(const LlmCHeader& header, const InputFile& file) {
                               "20240801 (u32); is it of another format?");
   }
   if (file.size() < LlmCHeader::bytes)
-    refuse("holds " + std::to_string(file.size()) +
-           " bytes, but the header of llm.c's format alone has 1024; is it cut off?");
+    refuse(format("holds {} bytes, but the header of llm.c's format alone has 1024; is it cut off?", file.size()));
   const std::uint32_t version = version_of(header.magic);
   if (header.version != version)
-    refuse("has version " + std::to_string(header.version) + "; a file with the magic number " +
-           std::to_string(header.magic) + " must have version " + std::to_string(version));
+    refuse(format("has version {}; a file with the magic number {} must have version {}", header.version, header.magic,
+                  version));
   if (header.count > INT32_MAX)
-    refuse("its header says " + std::to_string(static_cast<std::int32_t>(header.count)) + " tokens; is it damaged?");
+    refuse(format("its header says {} tokens; is it damaged?", static_cast<std::int32_t>(header.count)));
   if (file.size() != header.file_bytes())
-    refuse("holds " + std::to_string(file.size()) + " bytes, but a file of the " + std::to_string(header.count) +
-           " tokens in its header has " + std::to_string(header.file_bytes()) + "; is it cut off or damaged?");
+    refuse(format("holds {} bytes, but a file of the {} tokens in its header has {}; is it cut off or damaged?",
+                  file.size(), header.count, header.file_bytes()));
 }
 
 class LlmC final : public DataSource {

@@ -13,7 +13,7 @@ MappedFile::MappedFile(const std::string& path) : file_(path) {
   if (file_.size() == 0) return;
   void* mapping = ::mmap(nullptr, file_.size(), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
   if (mapping == MAP_FAILED) {
-    throw EnvironmentError(path + ": cannot be mapped into memory: " + std::generic_category().message(errno));
+    throw EnvironmentError("{}: cannot be mapped into memory: {}", path, std::generic_category().message(errno));
   }
   data_ = static_cast<const char*>(mapping);
 }

@@ -95,11 +95,10 @@ class Megatron final : public DataSource {
     InputFile file(prefix + ".bin");
     const std::uint64_t wanted = static_cast<std::uint64_t>(index->token_count()) * toolbox::bytes_of(index->type());
     if (file.size() != wanted) {
-      throw UserError(Place{file.path()}, "holds " + std::to_string(file.size()) + " bytes, but " + index->path() +
-                                              " says " + std::to_string(index->token_count()) + " " +
-                                              toolbox::to_string(index->type()) + " tokens, which are " +
-                                              std::to_string(wanted) +
-                                              " bytes; is one of them cut off, or from another data set?");
+      throw UserError(Place{file.path()},
+                      "holds {} bytes, but {} says {} {} tokens, which are {} bytes; is one of them cut off, or from "
+                      "another data set?",
+                      file.size(), index->path(), index->token_count(), toolbox::to_string(index->type()), wanted);
     }
     std::vector<TokenFile> tokens;
     tokens.emplace_back(std::move(file), index->type());

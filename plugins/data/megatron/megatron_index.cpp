@@ -1,5 +1,7 @@
 #include "megatron_index.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <limits>
 
@@ -24,11 +26,12 @@ toolbox::TokenType type_of_code(const std::string& path, int code) {
       return toolbox::TokenType::U16;
     case 6:
     case 7:
-      throw UserError(Place{path}, "its type code is " + std::to_string(code) +
-                                       ", a floating-point type; tokens are integers (codes 1, 2, 3, 4, 5 and 8)");
+      throw UserError(Place{path},
+                      "its type code is {}, a floating-point type; tokens are integers (codes 1, 2, 3, 4, 5 and 8)",
+                      code);
     default:
-      throw UserError(Place{path}, "its type code is " + std::to_string(code) +
-                                       ", which is unknown (known: 1, 2, 3, 4, 5 and 8); is it damaged?");
+      throw UserError(Place{path}, "its type code is {}, which is unknown (known: 1, 2, 3, 4, 5 and 8); is it damaged?",
+                      code);
   }
 }
 
@@ -46,7 +49,7 @@ void MegatronIndex::refuse(const std::string& why) const {
 void MegatronIndex::read_header() {
   const auto size = static_cast<std::int64_t>(file_.size());
   if (size < header_bytes) {
-    refuse("holds " + std::to_string(size) + " bytes, but the header of an .idx file alone has 34; is it cut off?");
+    refuse(format("holds {} bytes, but the header of an .idx file alone has 34; is it cut off?", size));
   }
   if (!std::equal(std::begin(index_magic), std::end(index_magic), file_.data())) {
     refuse(
@@ -54,7 +57,7 @@ void MegatronIndex::read_header() {
         "format?");
   }
   const auto version = read<std::uint64_t>(9);
-  if (version != 1) refuse("has version " + std::to_string(version) + "; only version 1 is supported");
+  if (version != 1) refuse(format("has version {}; only version 1 is supported", version));
   type_ = type_of_code(path(), read<std::uint8_t>(17));
   token_bytes_ = static_cast<std::int64_t>(toolbox::bytes_of(type_));
 
@@ -64,9 +67,8 @@ void MegatronIndex::read_header() {
   const bool fits = sequences <= body / 12 && boundaries <= (body - 12 * sequences) / 8;
   const std::uint64_t rest = fits ? body - 12 * sequences - 8 * boundaries : 0;
   if (!fits || (rest != 0 && rest != sequences)) {
-    refuse("holds " + std::to_string(size) + " bytes, which does not match its " + std::to_string(sequences) +
-           " sequences and " + std::to_string(boundaries) + " document boundaries" +
-           (fits ? "" : "; is it cut off or damaged?"));
+    refuse(format("holds {} bytes, which does not match its {} sequences and {} document boundaries{}", size, sequences,
+                  boundaries, fits ? "" : "; is it cut off or damaged?"));
   }
   if (sequences == 0) refuse("holds no sequences");
   sequences_ = static_cast<std::int64_t>(sequences);
@@ -79,17 +81,17 @@ void MegatronIndex::check_sequences() {
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const std::int64_t tokens = length(i);
     const auto offset = read<std::int64_t>(header_bytes + 4 * sequences_ + 8 * i);
-    if (tokens < 0)
-      refuse("sequence " + std::to_string(i) + " has " + std::to_string(tokens) + " tokens; is it damaged?");
+    if (tokens < 0) refuse(format("sequence {} has {} tokens; is it damaged?", i, tokens));
     if (offset != token_count_ * token_bytes_) {
-      refuse("sequence " + std::to_string(i) + " begins at byte " + std::to_string(offset) +
-             " of the .bin file, but the previous one ends at byte " + std::to_string(token_count_ * token_bytes_) +
-             "; sequences must be contiguous");
+      refuse(
+          format("sequence {} begins at byte {} of the .bin file, but the previous one ends at byte {}; sequences must "
+                 "be contiguous",
+                 i, offset, token_count_ * token_bytes_));
     }
     token_count_ += tokens;
     if (token_count_ > most) refuse("its sequences hold more tokens than a file can");
   }
-  if (token_count_ == 0) refuse("its " + std::to_string(sequences_) + " sequences hold no tokens");
+  if (token_count_ == 0) refuse(format("its {} sequences hold no tokens", sequences_));
 }
 
 void MegatronIndex::check_boundaries(std::int64_t count) {
@@ -98,14 +100,14 @@ void MegatronIndex::check_boundaries(std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto boundary = read<std::int64_t>(begin + 8 * i);
     if (i == 0 ? boundary != 0 : boundary < last || boundary > sequences_) {
-      refuse("document boundary " + std::to_string(i) + " is sequence " + std::to_string(boundary) +
-             "; the boundaries must ascend from 0 to the number of sequences, " + std::to_string(sequences_));
+      refuse(format(
+          "document boundary {} is sequence {}; the boundaries must ascend from 0 to the number of sequences, {}", i,
+          boundary, sequences_));
     }
     last = boundary;
   }
   if (last != sequences_) {
-    refuse("its documents end at sequence " + std::to_string(last) + ", but it has " + std::to_string(sequences_) +
-           " sequences");
+    refuse(format("its documents end at sequence {}, but it has {} sequences", last, sequences_));
   }
   documents_ = count - 1;
 }

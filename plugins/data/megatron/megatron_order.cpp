@@ -58,17 +58,16 @@ constexpr std::int64_t most_entries = (std::int64_t{1} << 32) - 2;
 void check(const MegatronIndex& index, std::int64_t seq_len, std::int64_t wanted, std::uint64_t seed) {
   strata_check(seq_len >= 1 && wanted >= 0, "MegatronOrder: seq_len is positive, wanted not negative");
   if (seed > 0xFFFFFFFF) {
-    throw UserError("the seed is " + std::to_string(seed) +
-                    "; Megatron's order needs a train.seed from 0 to 4294967295");
+    throw UserError("the seed is {}; Megatron's order needs a train.seed from 0 to 4294967295", seed);
   }
   const std::int64_t tokens = index.token_count();
   if (tokens - 1 < seq_len && wanted == 0) {
-    throw UserError(Place{index.path()}, "holds " + std::to_string(tokens) + " tokens, but one sample of seq_len " +
-                                             std::to_string(seq_len) + " needs " + std::to_string(seq_len + 1));
+    throw UserError(Place{index.path()}, "holds {} tokens, but one sample of seq_len {} needs {}", tokens, seq_len,
+                    seq_len + 1);
   }
   if (index.sequences() > INT32_MAX) {
-    throw UserError(Place{index.path()}, "holds " + std::to_string(index.sequences()) +
-                                             " sequences; Megatron's order supports at most 2147483647");
+    throw UserError(Place{index.path()}, "holds {} sequences; Megatron's order supports at most 2147483647",
+                    index.sequences());
   }
   // In floating point, which does not overflow; it is inexact only far beyond the bound.
   const double epochs = static_cast<double>(wanted) * static_cast<double>(seq_len) / static_cast<double>(tokens) + 1;
@@ -76,9 +75,9 @@ void check(const MegatronIndex& index, std::int64_t seq_len, std::int64_t wanted
   const double samples = static_cast<double>(tokens) * epochs / static_cast<double>(seq_len);
   if (entries <= static_cast<double>(most_entries) && samples <= static_cast<double>(most_entries)) return;
   throw UserError(Place{index.path()},
-                  std::to_string(wanted) + " samples of seq_len " + std::to_string(seq_len) +
-                      " are too many for Megatron's order, which keeps an index of all samples and sequences "
-                      "in memory; use fewer steps, or data.order: shuffled, which needs no index");
+                  "{} samples of seq_len {} are too many for Megatron's order, which keeps an index of all samples and "
+                  "sequences in memory; use fewer steps, or data.order: shuffled, which needs no index",
+                  wanted, seq_len);
 }
 
 }  // namespace

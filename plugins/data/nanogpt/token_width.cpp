@@ -154,9 +154,9 @@ void check_width(const TokenFile& file) {
         "or set token_type to u32, or to u16 if u16 is right");
   if (wide && are_narrow(halves, pairs.size()))
     refuse(
-        "its ids go up to " + std::to_string((halves.second.largest << 16) + halves.first.largest) +
-        ", as when u16 tokens are read as u32, the type chosen by the file's name; rename the file or set token_type "
-        "to u16, or to u32 if u32 is right");
+        format("its ids go up to {}, as when u16 tokens are read as u32, the type chosen by the file's name; rename "
+               "the file or set token_type to u16, or to u32 if u32 is right",
+               (halves.second.largest << 16) + halves.first.largest));
 }
 
 }  // namespace strata::nanogpt

@@ -109,10 +109,10 @@ class Cuda final : public Device {
     if (devices == 0) throw EnvironmentError(why());
     const std::int64_t index = local_rank / ranks_per_gpu_;
     if (index >= devices)
-      throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device: " +
-                             std::to_string(devices) + " visible, " + std::to_string(ranks_per_gpu_) +
-                             " ranks each; start fewer ranks on this host, or set device.cuda.ranks_per_gpu with a "
-                             "communicator that allows it");
+      throw EnvironmentError(
+          "local rank {} has no CUDA device: {} visible, {} ranks each; start fewer ranks on this host, or set "
+          "device.cuda.ranks_per_gpu with a communicator that allows it",
+          local_rank, devices, ranks_per_gpu_);
 #ifndef STRATA_CUDA_KERNELS
     context_.log(LogLevel::Warning,
                  "built without a CUDA compiler: norms and updates use libtorch's operators, which are slower");

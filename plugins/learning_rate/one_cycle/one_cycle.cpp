@@ -73,9 +73,10 @@ class OneCycle final : public LearningRate {
     if (update <= length_) return high - (high - options_.cycle_min_mom) * height(update);
     const double decayed = high * (1 + options_.decay_mom_rate * intervals_after(update));
     if (decayed >= 1)
-      throw UserError("learning_rate.one_cycle.decay_mom_rate " + std::to_string(options_.decay_mom_rate) +
-                      " raises the momentum to " + std::to_string(decayed) + " at update " + std::to_string(update) +
-                      "; a momentum must be below 1; lower decay_mom_rate");
+      throw UserError(
+          "learning_rate.one_cycle.decay_mom_rate {} raises the momentum to {} at update {}; a momentum must be below "
+          "1; lower decay_mom_rate",
+          options_.decay_mom_rate, decayed, update);
     return decayed;
   }
 

@@ -39,9 +39,10 @@ class Wsd final : public LearningRate {
     const std::int64_t room = std::max<std::int64_t>(run.updates, 1);
     if (options_.decay_steps == 0) return std::clamp<std::int64_t>((run.updates + run.warmup) / 10, 1, room);
     if (options_.decay_steps > room)
-      throw UserError("learning_rate.wsd.decay_steps is " + std::to_string(options_.decay_steps) +
-                      ", but train.steps minus learning_rate.warmup (" + std::to_string(run.warmup) + ") leaves " +
-                      std::to_string(room) + "; decay over fewer steps, or train longer");
+      throw UserError(
+          "learning_rate.wsd.decay_steps is {}, but train.steps minus learning_rate.warmup ({}) leaves {}; decay over "
+          "fewer steps, or train longer",
+          options_.decay_steps, run.warmup, room);
     return options_.decay_steps;
   }
   double decay(double q) const {

@@ -51,8 +51,10 @@ class Llama final : public DecoderModel {
   void check_options() const override {
     const RotaryScaling& scaling = given().rotary_scaling;
     const auto refuse = [&](const std::string& option) {
-      throw UserError("model " + option + " has no effect, as rotary_scaling is " + name_of(scaling.kind) +
-                      " by the options or the preset; set rotary_scaling, too, or leave " + option + " out");
+      throw UserError(
+          "model {} has no effect, as rotary_scaling is {} by the options or the preset; set rotary_scaling, too, or "
+          "leave {} out",
+          option, name_of(scaling.kind), option);
     };
     if (scaling.kind == RotaryScaling::Kind::None && options_.rotary_factor != default_factor) refuse("rotary_factor");
     if (scaling.kind != RotaryScaling::Kind::Llama3 && options_.rotary_original_positions != default_original_positions)
@@ -130,8 +132,8 @@ class Llama final : public DecoderModel {
   // Throws UserError for an option that the keys do not cover, or a preset, that is not as the file's shape.
   void check_against(const DecoderShape& shape) const {
     const auto refuse = [](const std::string& option, const std::string& value, const std::string& in_file) {
-      throw UserError("model " + option + " is " + value + ", and config.json has " + in_file + "; leave " + option +
-                      " out to take the file's");
+      throw UserError("model {} is {}, and config.json has {}; leave {} out to take the file's", option, value, in_file,
+                      option);
     };
     const RotaryScaling& scaling = shape.rotary_scaling;
     if (options_.variant != "auto" && options_.variant != variant_name())

@@ -76,15 +76,15 @@ class CpuOffload final : public OffloadDevice {
 
   const HostRegion& find(Region region) const {
     const auto found = regions_.find(region.id);
-    if (found == regions_.end()) throw Bug("offload cpu: region " + std::to_string(region.id) + " is not reserved");
+    if (found == regions_.end()) throw Bug("offload cpu: region {} is not reserved", region.id);
     return found->second;
   }
 
   std::byte* place(Region region, std::size_t at, Span span) const {
     const HostRegion& held = find(region);
     if (at > held.bytes() || span.bytes > held.bytes() - at) {
-      throw Bug("offload cpu: bytes " + std::to_string(at) + " to " + std::to_string(at + span.bytes) +
-                " are outside region " + std::to_string(region.id) + " of " + std::to_string(held.bytes()));
+      throw Bug("offload cpu: bytes {} to {} are outside region {} of {}", at, at + span.bytes, region.id,
+                held.bytes());
     }
     return held.data() + at;
   }

@@ -50,7 +50,7 @@ std::size_t left_by_control_group(const std::string& root) {
 }
 
 std::string mebibytes(std::size_t bytes) {
-  return std::to_string(bytes >> 20) + " MiB (" + std::to_string(bytes) + " bytes)";
+  return format("{} MiB ({} bytes)", bytes >> 20, bytes);
 }
 
 }  // namespace
@@ -64,8 +64,7 @@ std::size_t available_memory(const std::string& root) {
     if (words >> name >> kibibytes && name == "MemAvailable:")
       return std::min(kibibytes * 1024, left_by_control_group(root));
   }
-  throw EnvironmentError("offload cpu: " + root +
-                         "/proc/meminfo has no MemAvailable, so the free host memory is unknown");
+  throw EnvironmentError("offload cpu: {}/proc/meminfo has no MemAvailable, so the free host memory is unknown", root);
 }
 
 HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -76,8 +75,10 @@ HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTO
   if (status == 0) return;
   const std::string reason = std::strerror(errno);
   if (folder_ >= 0) close(folder_);
-  throw EnvironmentError("offload cpu: cannot lock /dev/shm, which ranks use to take host memory one after another: " +
-                         reason + "; mount a tmpfs there");
+  throw EnvironmentError(
+      "offload cpu: cannot lock /dev/shm, which ranks use to take host memory one after another: {}; mount a tmpfs "
+      "there",
+      reason);
 }
 
 HostMemoryTurn::~HostMemoryTurn() {
@@ -89,13 +90,14 @@ HostRegion::HostRegion(std::size_t bytes, std::optional<int> node) : bytes_(byte
   const HostMemoryTurn turn;
   const std::size_t available = available_memory();
   if (bytes > available) {
-    throw EnvironmentError("offload cpu: " + mebibytes(bytes) + " of host memory are needed and " +
-                           mebibytes(available) +
-                           " are available; use fewer ranks on this host, offload less, or offload to disk");
+    throw EnvironmentError(
+        "offload cpu: {} of host memory are needed and {} are available; use fewer ranks on this host, offload less, "
+        "or offload to disk",
+        mebibytes(bytes), mebibytes(available));
   }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw EnvironmentError("offload cpu: cannot map " + mebibytes(bytes) + " of host memory: " + std::strerror(errno));
+    throw EnvironmentError("offload cpu: cannot map {} of host memory: {}", mebibytes(bytes), std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(memory);
   madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults where the kernel has it; no harm where not

@@ -1,6 +1,8 @@
 // By the kernel's own calls: libraries for this bring others along that a machine may lack.
 #include "numa_node.hpp"
 
+#include <strata/format.hpp>
+
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -62,7 +64,7 @@ std::string prefer_node(void* memory, std::size_t bytes, int node) {
   nodes.back() = 1UL << bit % bits;
   // The kernel reads one bit less than it is told of.
   if (syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, nodes.data(), nodes.size() * bits + 1, 0) == 0) return "";
-  return "mbind: " + std::string(std::strerror(errno)) + " (errno " + std::to_string(errno) + ")";
+  return format("mbind: {} (errno {})", std::strerror(errno), errno);
 }
 
 }  // namespace strata::offload_cpu

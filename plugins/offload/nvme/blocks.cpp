@@ -42,9 +42,10 @@ void TransferState::wait() {
   auto since = std::chrono::steady_clock::now();
   while (blocks_ > 0) {
     if (progress_->stuck)
-      throw EnvironmentError("offload nvme: the disk has not ended any transfer for " +
-                             std::to_string(patience_.count()) +
-                             " s; look at the system's log, and raise timeout_s if it is only slow");
+      throw EnvironmentError(
+          "offload nvme: the disk has not ended any transfer for {} s; look at the system's log, and raise timeout_s "
+          "if it is only slow",
+          patience_.count());
     ended_.wait_for(lock, std::chrono::seconds(1));
     const auto now = std::chrono::steady_clock::now();
     if (const std::uint64_t ended = progress_->ended; ended != seen) {
@@ -103,8 +104,8 @@ std::string Block::check() const {
 }
 
 std::string Block::failed(const std::string& why) const {
-  return std::string("offload nvme: a ") + (writes_ ? "write" : "read") + " of " + std::to_string(bytes()) +
-         " bytes at " + std::to_string(offset()) + " of the file in " + file_->folder + " failed: " + why;
+  return format("offload nvme: a {} of {} bytes at {} of the file in {} failed: {}", writes_ ? "write" : "read",
+                bytes(), offset(), file_->folder, why);
 }
 
 }  // namespace strata::offload_nvme

@@ -109,8 +109,7 @@ class NvmeOffload final : public OffloadDevice {
 
   static const NvmeOptions& checked(const NvmeOptions& options) {
     if (options.block_size % static_cast<std::int64_t>(alignment) != 0)
-      throw UserError("block_size is " + std::to_string(options.block_size) + " bytes, which is no multiple of " +
-                      std::to_string(alignment));
+      throw UserError("block_size is {} bytes, which is no multiple of {}", options.block_size, alignment);
     if (options.interface == "io_uring")
       toolbox::check_idle("offload nvme", "threads", options.threads, NvmeOptions().threads, "interface: threads");
     return options;
@@ -141,7 +140,7 @@ class NvmeOffload final : public OffloadDevice {
           "the system allows no io_uring: " + cause +
           "; a container allows it with a seccomp profile that has io_uring_setup, and the kernel with sysctl "
           "kernel.io_uring_disabled=0";
-      if (options_.interface == "io_uring") throw EnvironmentError("offload nvme: " + why + "; or set interface: auto");
+      if (options_.interface == "io_uring") throw EnvironmentError("offload nvme: {}; or set interface: auto", why);
       context_.log(LogLevel::Warning, why + "; " + std::to_string(options_.threads) + " threads are used in its place");
     }
     return make_thread_workers(static_cast<unsigned>(options_.threads), progress_);
@@ -150,14 +149,13 @@ class NvmeOffload final : public OffloadDevice {
   std::unique_ptr<Transfer> start(Region region, std::size_t at, Span span, bool writes) {
     const std::lock_guard lock(mutex_);
     Held& held = find(region);
-    const std::string range = "bytes " + std::to_string(at) + " to " + std::to_string(at + span.bytes) + " of region " +
-                              std::to_string(region.id);
+    const std::string range = format("bytes {} to {} of region {}", at, at + span.bytes, region.id);
     if (at > held.bytes || span.bytes > held.bytes - at)
-      throw Bug("offload nvme: " + range + " are outside of its " + std::to_string(held.bytes));
+      throw Bug("offload nvme: {} are outside of its {}", range, held.bytes);
     if (span.bytes == 0) return std::make_unique<BlocksTransfer>(nullptr);
     if (at % alignment != 0 || span.bytes % alignment != 0 ||
         reinterpret_cast<std::uintptr_t>(span.data) % alignment != 0)
-      throw Bug("offload nvme: " + range + ", or their memory, are not aligned to " + std::to_string(alignment));
+      throw Bug("offload nvme: {}, or their memory, are not aligned to {}", range, alignment);
     std::size_t count = 0;
     files_->for_each_block(held.address + at, span.bytes, [&](auto&&...) { ++count; });
     const auto state = std::make_shared<TransferState>(count, progress_, std::chrono::seconds(options_.timeout_s));
@@ -178,7 +176,7 @@ class NvmeOffload final : public OffloadDevice {
 
   Held& find(Region region) {
     const auto found = regions_.find(region.id);
-    if (found == regions_.end()) throw Bug("offload nvme: region " + std::to_string(region.id) + " is not reserved");
+    if (found == regions_.end()) throw Bug("offload nvme: region {} is not reserved", region.id);
     return found->second;
   }
 

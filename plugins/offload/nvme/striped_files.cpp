@@ -18,11 +18,11 @@ namespace strata::offload_nvme {
 namespace {
 
 std::string system_error(int number) {
-  return std::string(std::strerror(number)) + " (errno " + std::to_string(number) + ")";
+  return format("{} (errno {})", std::strerror(number), number);
 }
 
 std::string mebibytes(std::uint64_t bytes) {
-  return std::to_string(bytes >> 20) + " MiB (" + std::to_string(bytes) + " bytes)";
+  return format("{} MiB ({} bytes)", bytes >> 20, bytes);
 }
 
 // A file without a name; -1 and errno where there can be none.
@@ -41,7 +41,7 @@ File open_in(const std::string& folder, const std::function<void(const std::stri
   struct stat found {};
   if (stat(folder.c_str(), &found) != 0)
     throw_cannot_open("path: there is no folder " + folder, "make it, or give another", errno);
-  if (!S_ISDIR(found.st_mode)) throw UserError("path: " + folder + " is no folder; give one on the disk to use");
+  if (!S_ISDIR(found.st_mode)) throw UserError("path: {} is no folder; give one on the disk to use", folder);
   File file{open_nameless(folder, O_DIRECT), folder};
   if (file.descriptor < 0 && errno == EINVAL) {
     file.descriptor = open_nameless(folder, 0);
@@ -51,7 +51,7 @@ File open_in(const std::string& folder, const std::function<void(const std::stri
            "as cached pages; a folder on ext4 or xfs has them");
   }
   if (file.descriptor < 0)
-    throw EnvironmentError("offload nvme: no file can be made in " + folder + ": " + system_error(errno));
+    throw EnvironmentError("offload nvme: no file can be made in {}: {}", folder, system_error(errno));
   struct statfs system {};
   if (fstatfs(file.descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC)
     warn(folder + " is a tmpfs: what is offloaded there stays in host memory; give a folder on a disk");
@@ -98,9 +98,10 @@ std::vector<StripedFiles::Part> StripedFiles::parts(std::uint64_t address, std::
 std::uint64_t StripedFiles::reserve(std::size_t bytes) {
   const std::uint64_t address = next_;
   const auto refuse = [&](const File& file, std::uint64_t needed, std::uint64_t left) {
-    throw EnvironmentError("offload nvme: " + mebibytes(needed) + " are needed in " + file.folder + " and " +
-                           mebibytes(left) +
-                           " are available; free space, give more folders or a larger disk, or offload less");
+    throw EnvironmentError(
+        "offload nvme: {} are needed in {} and {} are available; free space, give more folders or a larger disk, or "
+        "offload less",
+        mebibytes(needed), file.folder, mebibytes(left));
   };
   if (bytes > (std::uint64_t{1} << 62) - address) refuse(files_.front(), bytes, available(files_.front()));
   const std::vector<Part> taken = parts(address, bytes);
@@ -118,11 +119,12 @@ std::uint64_t StripedFiles::reserve(std::size_t bytes) {
                 static_cast<off_t>(taken[other].begin), static_cast<off_t>(taken[other].end - taken[other].begin));
     if (status == ENOSPC || status == EDQUOT || status == EFBIG) refuse(*file, end - begin, left);
     if (status == EOPNOTSUPP)
-      throw EnvironmentError("offload nvme: " + file->folder +
-                             ": its file system cannot set space aside (fallocate), and a run must not find the disk "
-                             "full in the middle; give a folder on ext4, xfs, btrfs or tmpfs");
-    throw EnvironmentError("offload nvme: the file in " + file->folder + " cannot be given " + mebibytes(end - begin) +
-                           ": " + system_error(status));
+      throw EnvironmentError(
+          "offload nvme: {}: its file system cannot set space aside (fallocate), and a run must not find the disk full "
+          "in the middle; give a folder on ext4, xfs, btrfs or tmpfs",
+          file->folder);
+    throw EnvironmentError("offload nvme: the file in {} cannot be given {}: {}", file->folder, mebibytes(end - begin),
+                           system_error(status));
   }
   next_ = (address + bytes + block_ - 1) / block_ * block_;
   return address;

@@ -135,7 +135,7 @@ std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::shared_ptr<
                                    IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
   if (status == -EINVAL) status = io_uring_queue_init(2 * depth + 2, &ring, IORING_SETUP_R_DISABLED);
   if (status < 0) {
-    cause = std::string(std::strerror(-status)) + " (errno " + std::to_string(-status) + ")";
+    cause = format("{} (errno {})", std::strerror(-status), -status);
     return nullptr;
   }
   const int wake = eventfd(0, EFD_CLOEXEC);

@@ -25,10 +25,10 @@ RowGroups::RowGroups(const PieceInfo& piece, std::int64_t rows, std::int64_t siz
   if (!stacked && !matches(piece.parameter, query_key)) return;
   const std::int64_t together = stacked ? piece.stacked.rows : rows;  // neighbours of one matrix
   if (together % size != 0)
-    throw UserError("optimizer adam_mini: head_size is " + std::to_string(size) + ", and " + piece.parameter + " has " +
-                    std::to_string(together) + (stacked ? " rows of q" : " rows") +
-                    " one after the other, which must be a multiple of it; give the rows of one head of the model, or "
-                    "0 for one second moment per row");
+    throw UserError(
+        "optimizer adam_mini: head_size is {}, and {} has {}{} one after the other, which must be a multiple of it; "
+        "give the rows of one head of the model, or 0 for one second moment per row",
+        size, piece.parameter, together, stacked ? " rows of q" : " rows");
   head_size = size;
   heads = together / size, singles = 0;
   if (stacked) groups = rows / (3 * together), heads *= 2, singles = together;

@@ -79,8 +79,9 @@ class Lamb final : public Optimizer {
     check_betas("lamb", options.betas);
     hyperparameters_.beta1 = options.betas[0], hyperparameters_.beta2 = options.betas[1];
     if (options.min_coeff > options.max_coeff)
-      throw UserError("optimizer lamb: min_coeff is " + std::to_string(options.min_coeff) + ", above max_coeff, " +
-                      std::to_string(options.max_coeff) + "; give a lower bound that is not above the upper one");
+      throw UserError(
+          "optimizer lamb: min_coeff is {}, above max_coeff, {}; give a lower bound that is not above the upper one",
+          options.min_coeff, options.max_coeff);
   }
 
   std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override { return {{"exp_avg"}, {"exp_avg_sq"}}; }

@@ -71,14 +71,14 @@ class Ddp final : public Partitioner {
 
   LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
-    if (std::exchange(replica.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
+    if (std::exchange(replica.lent, true)) throw Bug("the gradient of {} is lent already", flat.info().name);
     return {replica.gradient->tensor(), accumulation.first};
   }
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     if (!std::exchange(replica.lent, false))
-      throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
+      throw Bug("the gradient of {} is reduced and was not lent", flat.info().name);
     if (!accumulation.last || group_->size() == 1) return;
     if (exchange_ != nullptr && exchange_->leaves_gradients()) return;
     const at::Tensor& gradient = replica.gradient->tensor();

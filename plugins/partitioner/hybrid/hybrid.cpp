@@ -68,23 +68,23 @@ class Hybrid final : public toolbox::ShardedPartitioner {
     while (data_parallel % below != 0) --below;
     int above = static_cast<int>(std::min<std::int64_t>(options_.shard_size, data_parallel));
     while (data_parallel % above != 0) ++above;
-    throw UserError(name_ + ": shard_size is " + std::to_string(options_.shard_size) + ", which does not divide the " +
-                    std::to_string(data_parallel) + " data-parallel ranks; " +
-                    (below == above
-                         ? "the nearest size that does is " + std::to_string(below)
-                         : "the nearest sizes that do are " + std::to_string(below) + " and " + std::to_string(above)));
+    throw UserError("{}: shard_size is {}, which does not divide the {} data-parallel ranks; {}", name_,
+                    options_.shard_size, data_parallel,
+                    below == above
+                        ? "the nearest size that does is " + std::to_string(below)
+                        : "the nearest sizes that do are " + std::to_string(below) + " and " + std::to_string(above));
   }
 
   static void check(const std::string& name, const HybridOptions& options) {
     if (options.stage == "3") return;
     if (options.secondary_shard)
-      throw UserError(name + ": secondary_shard is true and stage is " + options.stage +
-                      "; it needs stage 3, which shards parameters");
+      throw UserError("{}: secondary_shard is true and stage is {}; it needs stage 3, which shards parameters", name,
+                      options.stage);
     const HybridOptions unset;
     const auto needs_stage_3 = [&](const char* option, bool changed) {
       if (changed)
-        throw UserError(name + ": " + option + " is set and stage is " + options.stage +
-                        "; it needs stage 3, which gathers parameters");
+        throw UserError("{}: {} is set and stage is {}; it needs stage 3, which gathers parameters", name, option,
+                        options.stage);
     };
     needs_stage_3("prefetch_layers", options.prefetch_layers != unset.prefetch_layers);
     needs_stage_3("prefetch_bucket_size", options.prefetch_bucket_size != unset.prefetch_bucket_size);

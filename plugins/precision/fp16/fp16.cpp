@@ -55,9 +55,10 @@ class Fp16 final : public WithProducts<PrecisionPolicy> {
         skips_(options.max_consecutive_skips) {
     if (is_static()) check_dynamic(context.plugin_name(), options);
     if (!is_static() && scale_.value() < options.min_loss_scale)
-      throw UserError("initial_scale_power " + std::to_string(options.initial_scale_power) +
-                      " makes the initial loss scale " + scale_text(scale_.value()) + ", below min_loss_scale " +
-                      scale_text(options.min_loss_scale) + "; raise the first or lower the second");
+      throw UserError(
+          "initial_scale_power {} makes the initial loss scale {}, below min_loss_scale {}; raise the first or lower "
+          "the second",
+          options.initial_scale_power, scale_text(scale_.value()), scale_text(options.min_loss_scale));
   }
 
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
@@ -80,10 +81,11 @@ class Fp16 final : public WithProducts<PrecisionPolicy> {
 
   std::string stop_reason() const override {
     if (at_minimum_ < 0) return skips_.stop_reason();
-    return "the gradients of step " + std::to_string(at_minimum_) + " were not finite at the minimum loss scale, " +
-           "min_loss_scale " + scale_text(loss_scale()) +
-           ": the run has diverged, or an activation exceeds fp16's maximum of 65504; lower the learning rate, start "
-           "from an earlier checkpoint, or train in bf16";
+    return format(
+        "the gradients of step {} were not finite at the minimum loss scale, min_loss_scale {}: the run has diverged, "
+        "or an activation exceeds fp16's maximum of 65504; lower the learning rate, start from an earlier checkpoint, "
+        "or train in bf16",
+        at_minimum_, scale_text(loss_scale()));
   }
 
   void save(StateWriter& writer) const override {

@@ -35,9 +35,10 @@ class DualPipeV final : public Scheduler {
     toolbox::require_two_chunks(shape);
     const int p = shape.stages, before = p - 1 - stage, after = stage + 1, down = stage, up = 2 * p - 1 - stage;
     if (shape.micro_batches < 2 * p)
-      throw UserError("this schedule needs two micro-batches per stage, " + std::to_string(2 * p) + " for " +
-                      std::to_string(p) + " stages, and train.accumulation is " + std::to_string(shape.micro_batches) +
-                      "; raise it, or use scheduler zero_bubble_v");
+      throw UserError(
+          "this schedule needs two micro-batches per stage, {} for {} stages, and train.accumulation is {}; raise it, "
+          "or use scheduler zero_bubble_v",
+          2 * p, p, shape.micro_batches);
     std::vector<ComputeAction> order;
     std::map<int, int> forwards, backwards;
     std::deque<ComputeAction> weights;  // put off

@@ -62,10 +62,11 @@ class Interleaved final : public Scheduler {
     while (option_ == 0 && group < shape.micro_batches && !allowed(group)) ++group;
     if (allowed(group)) return group;
     const std::string stages = std::to_string(shape.stages), all = std::to_string(shape.micro_batches);
-    throw UserError("every group of micro-batches, the last too, must have at least as many as there are stages, " +
-                    stages + "; " + all + " micro-batches per step (train.accumulation) do not make such groups of " +
-                    std::to_string(group) + " (micro_batch_group); raise train.accumulation" +
-                    (option_ == 0 ? ", or use scheduler 1f1b" : ", or leave micro_batch_group out"));
+    throw UserError(
+        "every group of micro-batches, the last too, must have at least as many as there are stages, {}; {} "
+        "micro-batches per step (train.accumulation) do not make such groups of {} (micro_batch_group); raise "
+        "train.accumulation{}",
+        stages, all, group, option_ == 0 ? ", or use scheduler 1f1b" : ", or leave micro_batch_group out");
   }
 
   // A stage's nth forward, or backward: by group, in it by chunk (in backward the last first), in it by micro-batch.

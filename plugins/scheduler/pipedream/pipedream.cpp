@@ -74,14 +74,14 @@ class Pipedream final : public Scheduler {
     const bool two_buffers = options_.version == "2bw";
     const auto given = static_cast<int>(options_.micro_batches_per_update);
     const int number = given > 0 ? given : two_buffers ? shape.stages : 1;
-    const std::string found = "micro_batches_per_update is " + std::to_string(number);
+    const std::string found = format("micro_batches_per_update is {}", number);
     if (two_buffers && number < shape.stages)
-      throw UserError(found + " and version is 2bw, which needs at least as many as there are stages, " +
-                      std::to_string(shape.stages) + "; leave it out or raise it");
+      throw UserError(
+          "{} and version is 2bw, which needs at least as many as there are stages, {}; leave it out or raise it",
+          found, shape.stages);
     if (shape.micro_batches % number != 0)
-      throw UserError(found + (given > 0 ? "" : ", as there are stages,") + " and does not divide the " +
-                      std::to_string(shape.micro_batches) +
-                      " micro-batches of a step; change it or train.accumulation");
+      throw UserError("{}{} and does not divide the {} micro-batches of a step; change it or train.accumulation", found,
+                      given > 0 ? "" : ", as there are stages,", shape.micro_batches);
     return number;
   }
 

@@ -93,7 +93,7 @@ struct Run {
   void connect(int rank) {
     const auto index = static_cast<std::size_t>(rank);
     for (std::size_t group = 0; group < program.groups.size(); ++group) {
-      const GroupSetup setup{.name = "group " + std::to_string(group),
+      const GroupSetup setup{.name = format("group {}", group),
                              .rank = place(group, rank),
                              .size = static_cast<int>(program.groups[group].size()),
                              .timeout = patience,
@@ -141,7 +141,7 @@ void check(const DrawnOperation& one, const std::vector<int>& members, bool in_r
   };
   for (int rank = 0; rank < size; ++rank) {
     const auto index = static_cast<std::size_t>(rank);
-    const std::string on = what + ", rank " + std::to_string(rank);
+    const std::string on = format("{}, rank {}", what, rank);
     const at::Tensor& whole = one.outputs[index].tensor();
     const bool is_placed = one.is_in_place && one.collective == Collective::ReduceScatter;
     const at::Tensor found = is_placed ? part(whole, rank) : whole;

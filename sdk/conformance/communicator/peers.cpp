@@ -138,8 +138,9 @@ void abort_ends_waits(Subject& subject) {
     for (std::size_t i = 0; i < works.size(); ++i)
       require(!Pair::error_of(works[i]).empty(),
               std::string(operations[i]) + " returned without an error after abort(), though its peer never came");
-    require(seconds_since(begin) <= 3.0, "operations failed only " + std::to_string(seconds_since(begin)) +
-                                             " s after they began, 0.3 s before abort(); each must fail within 1 s");
+    require(seconds_since(begin) <= 3.0,
+            format("operations failed only {} s after they began, 0.3 s before abort(); each must fail within 1 s",
+                   seconds_since(begin)));
     bool failed = false;
     try {
       failed = !Pair::error_of(start(0, *pair->groups[0][0])).empty();
@@ -227,7 +228,7 @@ void lost_peer(Subject& subject) {
     const bool is_late = seconds_since(begin) > 20.0;
     for (int rank = 0; rank < ranks; ++rank) {
       pid_t& process = processes[static_cast<std::size_t>(rank)];
-      const std::string what = "an all_reduce with a killed rank, on rank " + std::to_string(rank) + " of 3, ";
+      const std::string what = format("an all_reduce with a killed rank, on rank {} of 3, ", rank);
       int status = 0;
       if (process > 0 && is_late) ::kill(process, SIGKILL);
       if (process == 0 || ::waitpid(process, &status, is_late ? 0 : WNOHANG) == 0) continue;
@@ -238,7 +239,7 @@ void lost_peer(Subject& subject) {
       else if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
         found = what + said[std::min(WEXITSTATUS(status), 3)];
       else if (WIFSIGNALED(status) && rank != ranks - 1)
-        found = what + "ended its process by signal " + std::to_string(WTERMSIG(status));
+        found = format("{}ended its process by signal {}", what, WTERMSIG(status));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

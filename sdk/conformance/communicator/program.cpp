@@ -1,5 +1,7 @@
 #include "conformance/communicator/program.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -43,10 +45,9 @@ std::string text_of(const DrawnOperation& operation, const std::vector<int>& mem
   text += " of " + std::to_string(operation.elements) + " " + c10::toString(operation.dtype) +
           (takes_whole(operation.collective) || operation.collective == Collective::AllGather ? " a rank" : "") +
           " on " + count(static_cast<int>(members.size()), "rank");
-  if (operation.collective == Collective::Send)
-    text += " from " + std::to_string(operation.root) + " to " + std::to_string(operation.to);
+  if (operation.collective == Collective::Send) text += format(" from {} to {}", operation.root, operation.to);
   if (operation.collective == Collective::Broadcast || operation.collective == Collective::Reduce)
-    text += ", root " + std::to_string(operation.root);
+    text += format(", root {}", operation.root);
   if (operation.reduction == ReduceOperation::Max) text += ", maximum";
   return text + (operation.is_in_place ? ", in place" : "");
 }
@@ -63,7 +64,7 @@ Program draw_program(Draws& draws, int ranks, std::string& said) {
     members.resize(static_cast<std::size_t>(draws.between(2, ranks)));
     program.groups.push_back(members);
     said += ", a group of";
-    for (const int rank : members) said += " " + std::to_string(rank);
+    for (const int rank : members) said += format(" {}", rank);
   }
   const std::int64_t most = draws.chance(6) ? (std::int64_t{1} << 18) / ranks : std::int64_t{1} << 12;
   for (auto rounds = draws.between(1, most > 4096 ? 2 : 4); rounds > 0; --rounds) {

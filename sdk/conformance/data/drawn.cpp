@@ -20,8 +20,7 @@ namespace {
 using Instance = fakes::LoadedPlugin<DataSource>;
 
 std::string text_of(const SampleRequest& request) {
-  return "seq_len " + std::to_string(request.seq_len) + ", " + std::to_string(request.samples) + " samples, seed " +
-         std::to_string(request.seed);
+  return format("seq_len {}, {} samples, seed {}", request.seq_len, request.samples, request.seed);
 }
 
 // Files, what they hold, and the data set as two ranks have it.
@@ -85,7 +84,7 @@ class Course {
                                                           "'; it must give the number of tokens and their type");
     }
     require(sum == std::ssize(into.ids),
-            "write() got " + tokens(std::ssize(into.ids)) + ", but open() finds " + std::to_string(sum));
+            format("write() got {}, but open() finds {}", tokens(std::ssize(into.ids)), sum));
     return true;
   }
 
@@ -101,15 +100,14 @@ class Course {
     const DataSet& set = is_other ? *from.theirs : *from.set;
     set.copy(first, count, read.data() + 1);
     set.copy(first, count, again.data());
-    const std::string range = "copy(" + std::to_string(first) + ", " + std::to_string(count) + ") of " + tokens(all) +
-                              (is_other ? " on another rank" : "");
+    const std::string range =
+        format("copy({}, {}) of {}{}", first, count, tokens(all), is_other ? " on another rank" : "");
     require(read.front() == untouched && read.back() == untouched, range + " writes outside its destination");
     require(std::equal(again.begin(), again.end(), read.begin() + 1), range + " gives other tokens the second time");
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t found = read[static_cast<std::size_t>(i) + 1],
                          wanted = from.ids[static_cast<std::size_t>(first + i)];
-      require(found == wanted, range + " gives token " + std::to_string(first + i) + " as id " + std::to_string(found) +
-                                   "; " + std::to_string(wanted) + " was written");
+      require(found == wanted, format("{} gives token {} as id {}; {} was written", range, first + i, found, wanted));
     }
   }
 
@@ -130,12 +128,13 @@ class Course {
     require(part.front() == untouched && part.back() == untouched, range + " writes outside its destination");
     for (std::int64_t i = 0; i < count; ++i) {
       const int found = part[static_cast<std::size_t>(i) + 1], wanted = whole[static_cast<std::size_t>(first + i)];
-      require(found <= 1, range + " gives " + std::to_string(found) + " for token " + std::to_string(first + i) +
-                              "; it must be 1 for a target and 0 for a token that the loss ignores");
-      require(found == wanted, range + " gives " + std::to_string(found) + " for token " + std::to_string(first + i) +
-                                   ", and copy_mask() of the whole row gives " + std::to_string(wanted));
+      require(found <= 1,
+              format("{} gives {} for token {}; it must be 1 for a target and 0 for a token that the loss ignores",
+                     range, found, first + i));
+      require(found == wanted, format("{} gives {} for token {}, and copy_mask() of the whole row gives {}", range,
+                                      found, first + i, wanted));
     }
-    const std::string outside = "copy_mask(" + std::to_string(all) + ", 1) of " + tokens(all);
+    const std::string outside = format("copy_mask({}, 1) of {}", all, tokens(all));
     require(throws<Bug>(outside, [&] { set.copy_mask(all, 1, part.data()); }),
             outside + " is accepted; it must throw Bug");
   }
@@ -146,8 +145,7 @@ class Course {
     const std::int64_t all = std::ssize(of.ids);
     const auto [first, count] = draws_.pick<std::pair<std::int64_t, std::int64_t>>(
         {{-1, 1}, {all, 1}, {0, all + 1}, {all - 1, 2}, {0, -1}, {all + 1, 0}, {INT64_MAX, 1}});
-    const std::string range =
-        "copy(" + std::to_string(first) + ", " + std::to_string(count) + ") of " + tokens(std::ssize(of.ids));
+    const std::string range = format("copy({}, {}) of {}", first, count, tokens(std::ssize(of.ids)));
     Ids read(of.ids.size() + 4);
     require(throws<Bug>(range, [&, first = first, count = count] { of.set->copy(first, count, read.data()); }),
             range + " is accepted; it must throw Bug");
@@ -191,8 +189,7 @@ class Course {
     const OtherBytes file(draws_.pick(of.names));
     const std::size_t left = draws_.chance(2) ? file.whole().size() / 2 : 0;
     file.put(file.whole().substr(0, left));
-    const std::string what =
-        "reading all tokens, after " + file.name() + " was cut to " + std::to_string(left) + " bytes";
+    const std::string what = format("reading all tokens, after {} was cut to {} bytes", file.name(), left);
     Ids read;
     const bool refused = throws<EnvironmentError>(what, [&] { read = all_of(*set); });
     require(refused || read == of.ids, what + ", gives wrong tokens; it must throw an EnvironmentError");
@@ -242,12 +239,11 @@ class Course {
             what + "the order has " + std::to_string(count) + " samples; a run needs at least as many as it asks for");
     std::vector<bool> seen(static_cast<std::size_t>(count));
     for (std::int64_t position = 0; position < count; ++position) {
-      const std::string where = what + "position " + std::to_string(position);
+      const std::string where = format("{}position {}", what, position);
       const std::int64_t sample = order->sample(position);
-      require(sample >= 0 && sample < count,
-              where + " is sample " + std::to_string(sample) + " of " + std::to_string(count));
+      require(sample >= 0 && sample < count, format("{} is sample {} of {}", where, sample, count));
       require(!seen[static_cast<std::size_t>(sample)],
-              where + " is sample " + std::to_string(sample) + ", which the order has already had");
+              format("{} is sample {}, which the order has already had", where, sample));
       seen[static_cast<std::size_t>(sample)] = true;
     }
     for (const std::int64_t position : {std::int64_t{-1}, count})
@@ -261,7 +257,7 @@ class Course {
     for (auto asked = draws_.between(1, 20); asked > 0; --asked) {
       const std::int64_t position = draws_.between(0, count - 1);
       const auto [read, mask] = sample_of(*order, position, request.seq_len);
-      const std::string where = what + "position " + std::to_string(position);
+      const std::string where = format("{}position {}", what, position);
       require(std::ranges::all_of(read, [&](std::int64_t id) { return known.contains(id); }),
               where + " holds a token that was not written; a sample is seq_len + 1 tokens of the data");
       require(std::ranges::all_of(mask, [](int is_target) { return is_target <= 1; }),

@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <strata/format.hpp>
 #include <strata/operators.hpp>
 
 #include <algorithm>
@@ -126,7 +127,7 @@ void sum_of_squares(const UsableDevice& device, Draws& draws) {
     elsewhere.push_back(shifted(device, values, draws.between(0, 7)));
     wanted += values.to(at::kDouble).square().sum().item<double>();
     all += length;
-    what += " " + std::to_string(length);
+    what += format(" {}", length);
   }
   what += " elements";
   const at::Tensor sum = operators::sum_of_squares(tensors);
@@ -161,7 +162,7 @@ void adamw_step(const UsableDevice& device, Draws& draws) {
                        {},
                        shifted(device, draw(length, 0.1F, 3), shift),
                        shifted(device, draw(length, 0.1F, 4).abs(), shift)};
-  std::string what = "adamw_step of " + std::to_string(length) + " elements, gradients in " + c10::toString(gradient);
+  std::string what = format("adamw_step of {} elements, gradients in {}", length, c10::toString(gradient));
   if (draws.chance(2)) {
     const at::ScalarType copy = draws.pick(dtypes);
     tensors.parameter = shifted(device, draw(length, 1.0F, 5).to(copy), shift);

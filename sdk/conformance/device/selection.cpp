@@ -17,10 +17,10 @@ void usable_or_says_why(Subject& subject) {
   }
   const int count = plugin->count();
   const std::string why = plugin->why();
-  require(count >= 0, "count() is " + std::to_string(count));
+  require(count >= 0, format("count() is {}", count));
   if (count > 0)
-    return require(why.empty(), "count() is " + std::to_string(count) + ", but why() is '" + why +
-                                    "'; it must be empty if a device can be used");
+    return require(why.empty(),
+                   format("count() is {}, but why() is '{}'; it must be empty if a device can be used", count, why));
   require(why.size() > 10 && why.find('\n') == std::string::npos,
           "count() is 0, but why() is '" + why + "'; it must be one sentence with the reason");
   try {

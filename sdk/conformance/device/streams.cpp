@@ -9,6 +9,8 @@
 #include "conformance/device/checks.hpp"
 #include "conformance/drawn/search.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::conformance::device_checks {
 
 namespace {
@@ -63,8 +65,9 @@ void events_order_work(const UsableDevice& device, Draws& draws) {
   }
   events[static_cast<std::size_t>(steps + 2) % 3]->synchronize();
   require(values.eq(wanted).all().item<bool>(),
-          "updates of one tensor," + chain + ", each after the event of the one before, do not give " +
-              std::to_string(wanted) + "; block() must make a stream wait for the point that was recorded last");
+          format("updates of one tensor,{}, each after the event of the one before, do not give {}; block() must make "
+                 "a stream wait for the point that was recorded last",
+                 chain, wanted));
 }
 
 void drawn(Subject& subject) {

@@ -1,5 +1,7 @@
 #include "conformance/drawn/left_behind.hpp"
 
+#include <strata/format.hpp>
+
 #include <stdlib.h>
 
 #include <chrono>
@@ -60,7 +62,7 @@ void require_nothing_left(const std::function<void()>& run) {
             : pages >= runs * resident_a_run ? std::to_string(pages) + " bytes more in memory"
                                              : "";
   }
-  require(found.empty(), std::to_string(runs) + " runs, each with instances of its own, left " + found);
+  require(found.empty(), format("{} runs, each with instances of its own, left {}", runs, found));
 }
 
 }  // namespace strata::conformance

@@ -1,5 +1,7 @@
 #include "conformance/drawn/search.hpp"
 
+#include <strata/format.hpp>
+
 #include <ATen/Parallel.h>
 #include <signal.h>
 #include <string.h>
@@ -139,7 +141,7 @@ class Search {
       if (found) found->choices.clear(), fail(*found);
       folder_.check();
     }
-    require(taken_ > 0, "the plugin refuses every one of " + std::to_string(worlds_) + " drawn worlds");
+    require(taken_ > 0, format("the plugin refuses every one of {} drawn worlds", worlds_));
   }
 
  private:

@@ -26,7 +26,7 @@ const std::vector<Place> places{{0, {}},
                                 {5, {{Axis::Pipeline, 2}, {Axis::Data, 2}, {Axis::Tensor, 2}}}};
 
 std::string text_of(const Place& place) {
-  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.mesh.size());
+  return format("rank {} of {}", place.rank, place.mesh.size());
 }
 
 void defaults_create(Subject& subject) {
@@ -35,8 +35,8 @@ void defaults_create(Subject& subject) {
       AnyPlugin plugin(subject, {}, place.rank, place.mesh);
       const int version = plugin->state_version();
       require(version == subject.manifest().state_version,
-              "state_version() is " + std::to_string(version) + ", but STATE_VERSION in strata_add_plugin is " +
-                  std::to_string(subject.manifest().state_version) + "; they must be equal");
+              format("state_version() is {}, but STATE_VERSION in strata_add_plugin is {}; they must be equal", version,
+                     subject.manifest().state_version));
       plugin.finish();
     } catch (const EnvironmentError& error) {
       throw Skip("the plugin cannot be used on this machine: " + std::string(error.what()));

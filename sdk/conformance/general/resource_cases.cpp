@@ -15,6 +15,8 @@
 #include "conformance/general/general_cases.hpp"
 #include "conformance/runner/process_facts.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::conformance {
 
 namespace {
@@ -44,14 +46,13 @@ void nothing_leaks(Subject& subject) {
     const int files = open_files_of_this_process();
     make_and_destroy(subject, times);
     const int more_files = open_files_of_this_process() - files;
-    require(more_files <= 0, std::to_string(times) + " instances, created and destroyed, left " +
-                                 std::to_string(more_files) + " files open");
+    require(more_files <= 0, format("{} instances, created and destroyed, left {} files open", times, more_files));
     if (!bytes) return;
     least = std::min(least, *allocated_bytes() - *bytes);
   }
-  require(least < times * 8,
-          std::to_string(times) + " instances, created and destroyed, left " + std::to_string(least) +
-              " bytes allocated; a leak in each would be at least 24 bytes (malloc's minimum) per instance");
+  require(least < times * 8, format("{} instances, created and destroyed, left {} bytes allocated; a leak in each "
+                                    "would be at least 24 bytes (malloc's minimum) per instance",
+                                    times, least));
 }
 
 void threads_are_joined(Subject& subject) {
@@ -91,8 +92,8 @@ void the_process_ends(Subject& subject) {
   require(!WIFSIGNALED(status), "a process that created two instances and shut them down dies at exit of SIG" +
                                     std::string(WIFSIGNALED(status) ? ::sigabbrev_np(WTERMSIG(status)) : ""));
   require(WEXITSTATUS(status) != 3, "an instance cannot be created");
-  require(WEXITSTATUS(status) == 0, "a process that created two instances exits with status " +
-                                        std::to_string(WEXITSTATUS(status)) + " instead of 0");
+  require(WEXITSTATUS(status) == 0,
+          format("a process that created two instances exits with status {} instead of 0", WEXITSTATUS(status)));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ struct Question {
       is_refused = true;
     }
   }
-  std::string text() const { return text_of(run) + ": update " + std::to_string(update); }
+  std::string text() const { return format("{}: update {}", text_of(run), update); }
 };
 
 TrainingRun draw_run(Draws& draws) {
@@ -63,15 +63,15 @@ std::int64_t draw_update(Draws& draws, const TrainingRun& run, const std::vector
 void check_answer(const Question& asked, const LearningRate& schedule, bool gives_momentum) {
   if (asked.is_refused) return;
   require(std::isfinite(asked.rate) && asked.rate >= 0,
-          asked.text() + " has the rate " + std::to_string(asked.rate) +
-              "; a rate must be finite and at least 0, also after the run's last update");
+          format("{} has the rate {}; a rate must be finite and at least 0, also after the run's last update",
+                 asked.text(), asked.rate));
   require(asked.momentum.has_value() == gives_momentum,
           asked.text() + " has " +
               (gives_momentum ? "no momentum but another update has one" : "a momentum but another update has none") +
               "; give a momentum for every update or for none");
-  require(!asked.momentum || (*asked.momentum >= 0 && *asked.momentum < 1),
-          asked.text() + " has the momentum " + std::to_string(asked.momentum.value_or(0)) +
-              "; it must be at least 0 and below 1");
+  require(
+      !asked.momentum || (*asked.momentum >= 0 && *asked.momentum < 1),
+      format("{} has the momentum {}; it must be at least 0 and below 1", asked.text(), asked.momentum.value_or(0)));
   if (asked.run.base_rate) return;
   for (const double base : {1e-3, 2.0}) {
     Question with = asked;

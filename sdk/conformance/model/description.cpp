@@ -1,5 +1,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/GradMode.h>
+#include <strata/format.hpp>
 #include <strata/parameter_cut.hpp>
 
 #include <algorithm>
@@ -21,8 +22,7 @@ std::string text_of_shape(const std::vector<std::int64_t>& shape) {
 
 std::string text_of_split(const Split& split) {
   if (split.dimension < 0) return "";
-  return " split along dimension " + std::to_string(split.dimension) + " in " + std::to_string(split.blocks) +
-         " blocks of units of " + std::to_string(split.unit);
+  return format(" split along dimension {} in {} blocks of units of {}", split.dimension, split.blocks, split.unit);
 }
 
 std::string text_of_parameter(const ParameterInfo& info) {
@@ -35,7 +35,7 @@ std::string text_of_parameter(const ParameterInfo& info) {
 }
 
 std::string layer_text(int layer, const LayerInfo& info) {
-  return "layer " + std::to_string(layer) + " (" + info.name + ")";
+  return format("layer {} ({})", layer, info.name);
 }
 
 // Stands before libtorch's allocator of host memory and counts.
@@ -62,16 +62,17 @@ class CountingFront final : public c10::Allocator {
 };
 
 void check_output(const LayerOutput& output, const LayerInfo& info, bool last, const std::string& what) {
-  require(output.activations.size() == info.outputs.size(),
-          what + " gives " + std::to_string(output.activations.size()) + " activations, but describe() lists " +
-              std::to_string(info.outputs.size()));
+  require(
+      output.activations.size() == info.outputs.size(),
+      format("{} gives {} activations, but describe() lists {}", what, output.activations.size(), info.outputs.size()));
   for (std::size_t i = 0; i < info.outputs.size(); ++i) {
     const at::Tensor& tensor = output.activations[i];
     const TensorShape& shape = info.outputs[i];
-    require(tensor.sizes() == at::IntArrayRef(shape.extents) && tensor.scalar_type() == shape.dtype,
-            what + " gives " + text_of(tensor) + " as activation " + std::to_string(i) + ", but describe() says " +
-                text_of_shape(shape.extents) + " " + c10::toString(shape.dtype) +
-                "; the next stage allocates its input by describe()");
+    require(
+        tensor.sizes() == at::IntArrayRef(shape.extents) && tensor.scalar_type() == shape.dtype,
+        format(
+            "{} gives {} as activation {}, but describe() says {} {}; the next stage allocates its input by describe()",
+            what, text_of(tensor), i, text_of_shape(shape.extents), c10::toString(shape.dtype)));
   }
   const auto check_loss = [&](const at::Tensor& loss, const std::string& name) {
     const at::ScalarType dtype = loss.scalar_type();
@@ -106,9 +107,8 @@ void parameters_as_described(const ModelWorld& world) {
   const Model& model = *world.model;
   fakes::FakeModelContext context(world.shape);
   require(model.layers() >= 1 && model.vocabulary() >= 1 && model.maximum_sequence_length() >= 1,
-          "layers, vocabulary and maximum sequence length must be at least 1; the model gives " +
-              std::to_string(model.layers()) + ", " + std::to_string(model.vocabulary()) + " and " +
-              std::to_string(model.maximum_sequence_length()));
+          format("layers, vocabulary and maximum sequence length must be at least 1; the model gives {}, {} and {}",
+                 model.layers(), model.vocabulary(), model.maximum_sequence_length()));
   std::set<std::string> layers;
   std::map<std::string, ParameterInfo> names, ties;
   for (int number = 0; number < model.layers(); ++number) {
@@ -120,23 +120,25 @@ void parameters_as_described(const ModelWorld& world) {
       return described;
     }();
     const std::string where = layer_text(number, info);
-    require(allocated == 0, "describe() of " + where + " allocated " + std::to_string(allocated) +
-                                " bytes of tensors; it must also work for models that do not fit into memory");
+    require(
+        allocated == 0,
+        format(
+            "describe() of {} allocated {} bytes of tensors; it must also work for models that do not fit into memory",
+            where, allocated));
     require(!info.name.empty() && layers.insert(info.name).second,
             where + ": layer names must be unique and not empty");
     const std::unique_ptr<Layer> layer = model.build(number, context);
     require(layer != nullptr, "build() returns null for " + where);
     const std::vector<Parameter*> parameters = layer->parameters();
     require(parameters == layer->parameters(), where + ": parameters() returns other pointers the second time");
-    require(parameters.size() == info.parameters.size(), where + " has " + std::to_string(parameters.size()) +
-                                                             " parameters, but describe() lists " +
-                                                             std::to_string(info.parameters.size()));
+    require(parameters.size() == info.parameters.size(),
+            format("{} has {} parameters, but describe() lists {}", where, parameters.size(), info.parameters.size()));
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const ParameterInfo& one = info.parameters[i];
       const std::string built = text_of_parameter(parameters[i]->info), described = text_of_parameter(one);
-      require(built == described, where + ": parameter " + std::to_string(i) + " is '" + built +
-                                      "', but describe() says '" + described +
-                                      "'; the engine allocates and fills parameters by describe()");
+      require(built == described, format("{}: parameter {} is '{}', but describe() says '{}'; the engine allocates and "
+                                         "fills parameters by describe()",
+                                         where, i, built, described));
       require(!one.name.empty() && std::ranges::all_of(one.shape, [](std::int64_t extent) { return extent > 0; }),
               where + ": '" + described + "' must have a name, and sizes above 0");
       const ParameterCut whole(one, 1);  // throws Bug where the split cannot be meant

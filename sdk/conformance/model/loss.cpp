@@ -9,6 +9,8 @@
 #include "conformance/model/built_model.hpp"
 #include "conformance/model/checks.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::conformance::model_checks {
 
 namespace {
@@ -133,9 +135,9 @@ void sees_no_future(const ModelWorld& world) {
   const double loss = built.loss(with_targets(batch, targets)),
                other = built.loss(with_targets(changed(place), targets));
   require(std::abs(other - loss) <= 1e-5 * loss,
-          "the loss of tokens 0 to " + std::to_string(seen - 1) + " is " + text(loss) + ", but with another token " +
-              std::to_string(place) + " it is " + text(other) +
-              "; a token must not see later tokens, because token t + 1 is the target of token t");
+          format("the loss of tokens 0 to {} is {}, but with another token {} it is {}; a token must not see later "
+                 "tokens, because token t + 1 is the target of token t",
+                 seen - 1, text(loss), place, text(other)));
   targets.narrow(1, 0, seen - 1).fill_(ignored);
   require(built.loss(with_targets(changed(seen - 1), targets)) != built.loss(with_targets(batch, targets)),
           "the loss of token " + std::to_string(seen - 1) + " does not depend on that token");

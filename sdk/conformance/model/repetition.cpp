@@ -5,6 +5,8 @@
 #include "conformance/model/built_model.hpp"
 #include "conformance/model/checks.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::conformance::model_checks {
 
 namespace {
@@ -31,7 +33,7 @@ void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what
 }
 
 std::string layer_text(const ModelWorld& world, int layer) {
-  return "layer " + std::to_string(layer) + " (" + world.model->describe(layer, world.shape).name + ")";
+  return format("layer {} ({})", layer, world.model->describe(layer, world.shape).name);
 }
 
 }  // namespace

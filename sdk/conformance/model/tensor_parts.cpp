@@ -70,8 +70,7 @@ void tensor_parts_agree(const ModelWorld& world) {
   for (int rank = 0; rank < shape.tensor_ranks; ++rank) {
     const Gradients& part = parts[static_cast<std::size_t>(rank)];
     require(std::abs(part.loss - whole.loss) <= 3e-5 * std::abs(whole.loss),
-            "the loss on rank " + std::to_string(rank) + among + " is " + std::to_string(part.loss) +
-                "; on one rank it is " + std::to_string(whole.loss));
+            format("the loss on rank {}{} is {}; on one rank it is {}", rank, among, part.loss, whole.loss));
     for (const auto& [name, gradient] : whole.by_name) {
       const ParameterInfo& info = built.infos().at(name);
       at::Tensor found = part.by_name.at(name);
@@ -82,10 +81,9 @@ void tensor_parts_agree(const ModelWorld& world) {
       const at::Tensor wanted = part_of(gradient, info, shape.tensor_ranks, rank);
       const double apart = (found - wanted).norm().item<double>();
       require(apart <= 1e-4 * gradient.norm().item<double>() + 1e-5 * largest,
-              "the gradient of rank " + std::to_string(rank) + "'s part of " + name + among + " is " +
-                  std::to_string(apart) + " from its part of that on one rank, whose norm is " +
-                  std::to_string(gradient.norm().item<double>()) +
-                  "; see [Note: tensor parallelism] and ParameterInfo's split and tensor_gradient");
+              format("the gradient of rank {}'s part of {}{} is {} from its part of that on one rank, whose norm is "
+                     "{}; see [Note: tensor parallelism] and ParameterInfo's split and tensor_gradient",
+                     rank, name, among, apart, gradient.norm().item<double>()));
     }
   }
 }

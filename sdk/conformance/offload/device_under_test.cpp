@@ -17,7 +17,7 @@ void Bytes::Free::operator()(std::byte* memory) const {
 Bytes::Bytes(std::size_t bytes, std::size_t alignment) : bytes_(bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, std::max<std::size_t>(alignment, 64), std::max<std::size_t>(bytes, 1)) != 0)
-    throw EnvironmentError("the kit cannot allocate a buffer of " + std::to_string(bytes) + " bytes");
+    throw EnvironmentError("the kit cannot allocate a buffer of {} bytes", bytes);
   memory_.reset(static_cast<std::byte*>(memory));
 }
 

@@ -75,12 +75,12 @@ class Course {
     } catch (const EnvironmentError&) {
       return;  // no space
     }
-    require(region.bytes == bytes && region.id != 0,
-            "reserve(" + std::to_string(bytes) + ") gave region " + std::to_string(region.id) + " of " +
-                std::to_string(region.bytes) + " bytes; a region must have the requested size and an id other than 0");
+    require(
+        region.bytes == bytes && region.id != 0,
+        format("reserve({}) gave region {} of {} bytes; a region must have the requested size and an id other than 0",
+               bytes, region.id, region.bytes));
     for (const Held& other : held_)
-      require(other.region.id != region.id,
-              "two regions that are both reserved have the id " + std::to_string(region.id));
+      require(other.region.id != region.id, format("two regions that are both reserved have the id {}", region.id));
     Held& held = held_.emplace_back();
     held.region = region;
     held.wanted.resize(device_.down(bytes));
@@ -183,9 +183,8 @@ class Course {
     Bytes memory = device_.buffer(bytes + unit_);
     memory.randomize(random_);
     std::byte* const data = memory.data() + address;
-    const std::string what = std::string(is_write ? "a write of " : "a read of ") + std::to_string(bytes) +
-                             " bytes at " + std::to_string(at) + ", " + std::to_string(address) +
-                             " behind a multiple of limits().alignment, " + std::to_string(unit_) + ",";
+    const std::string what = format("{}{} bytes at {}, {} behind a multiple of limits().alignment, {},",
+                                    is_write ? "a write of " : "a read of ", bytes, at, address, unit_);
     const bool is_refused = refused(what, [&] {
       (is_write ? device_->write(held.region, at, {data, bytes}) : device_->read(held.region, at, {data, bytes}))
           ->wait();
@@ -210,7 +209,7 @@ class Course {
     if (!try_one()) return;
     constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
     const auto asked = draws_.pick<std::size_t>({all / 4, all - 4095, all - 100, all});
-    const std::string what = "reserve(" + std::to_string(asked) + ")";
+    const std::string what = format("reserve({})", asked);
     std::string text;
     try {
       device_->reserve(asked);
@@ -220,8 +219,8 @@ class Course {
     }
     require(has_both_figures(text, std::to_string(asked)),
             what + " is refused with '" + text + "'; the message must give the requested and the available bytes");
-    require(try_one(), "after " + what + ", which was refused, there is no space for " + std::to_string(unit_) +
-                           " bytes that there was before");
+    require(try_one(),
+            format("after {}, which was refused, there is no space for {} bytes that there was before", what, unit_));
   }
 
   void map() {
@@ -235,8 +234,8 @@ class Course {
     if (!mapped) return;
     auto* const data = static_cast<std::byte*>(memory->data);
     require(memory->bytes == held.region.bytes && reinterpret_cast<std::uintptr_t>(data) % unit_ == 0,
-            "map() of a region of " + std::to_string(held.region.bytes) + " bytes gives a span of " +
-                std::to_string(memory->bytes) + ", or one that is not aligned to limits().alignment");
+            format("map() of a region of {} bytes gives a span of {}, or one that is not aligned to limits().alignment",
+                   held.region.bytes, memory->bytes));
     require(held.mapped == nullptr || held.mapped == data,
             "map() returns another address the second time; the first must stay valid until free()");
     held.mapped = data;
@@ -291,8 +290,8 @@ class Course {
   }
 
   static std::string text_of(const Moving& one) {
-    return std::string(one.is_write ? "a write" : "a read") + " of bytes " + std::to_string(one.at) + " to " +
-           std::to_string(one.at + one.bytes) + " of a region of " + std::to_string(one.held->region.bytes);
+    return format("{} of bytes {} to {} of a region of {}", one.is_write ? "a write" : "a read", one.at,
+                  one.at + one.bytes, one.held->region.bytes);
   }
 
   void end(std::size_t number) {
@@ -301,7 +300,7 @@ class Course {
     const std::size_t others = moving_.size();
     on_some_thread([&] { one.transfer->wait(); });
     --one.held->under_way;
-    const std::string what = text_of(one) + ", waited for while " + std::to_string(others) + " others were under way,";
+    const std::string what = format("{}, waited for while {} others were under way,", text_of(one), others);
     if (one.is_write) return one.buffer.fill(std::byte{0xEE});  // it is the caller's again
     const std::byte* const data = one.buffer.data() + margin_;
     const auto is_filled = [](std::byte byte) { return byte == std::byte{0x5A}; };
@@ -322,8 +321,9 @@ class Course {
 
   static void compare(const std::byte* found, const std::byte* wanted, std::size_t bytes, const std::string& what) {
     const std::size_t place = first_difference(found, wanted, bytes);
-    require(place == bytes, what + " holds at byte " + std::to_string(place) + " of " + std::to_string(bytes) +
-                                " something else than was written there last, or zeros where nothing was");
+    require(place == bytes,
+            format("{} holds at byte {} of {} something else than was written there last, or zeros where nothing was",
+                   what, place, bytes));
   }
 
   const DeviceUnderTest& device_;
@@ -341,11 +341,10 @@ void check_limits(const OffloadDevice& device) {
   const OffloadLimits limits = device.limits();
   require(device.tier() != Tier::Device,
           "tier() is Device; an offload device holds bytes on another tier, Host or Disk");
-  require(
-      limits.alignment > 0 && (limits.alignment & (limits.alignment - 1)) == 0,
-      "limits().alignment is " + std::to_string(limits.alignment) + "; it must be a power of two, 1 for no alignment");
+  require(limits.alignment > 0 && (limits.alignment & (limits.alignment - 1)) == 0,
+          format("limits().alignment is {}; it must be a power of two, 1 for no alignment", limits.alignment));
   require(limits.transfers_in_flight >= 1,
-          "limits().transfers_in_flight is " + std::to_string(limits.transfers_in_flight) + "; it must be at least 1");
+          format("limits().transfers_in_flight is {}; it must be at least 1", limits.transfers_in_flight));
 }
 
 bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {

@@ -44,16 +44,15 @@ class Repeated {
       : bytes_((bytes / pattern.size() + 1) * pattern.size()) {
     const int file = memfd_create("strata_pattern", MFD_CLOEXEC);
     if (file < 0 || ::write(file, pattern.data(), pattern.size()) != static_cast<ssize_t>(pattern.size()))
-      throw EnvironmentError(std::string("the kit cannot make a pattern in memory: ") + std::strerror(errno));
+      throw EnvironmentError("the kit cannot make a pattern in memory: {}", std::strerror(errno));
     reserved_ = bytes_ + alignment;
     range_ = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range_ == MAP_FAILED)
-      throw EnvironmentError("the kit cannot reserve " + std::to_string(reserved_) + " bytes of address space");
+    if (range_ == MAP_FAILED) throw EnvironmentError("the kit cannot reserve {} bytes of address space", reserved_);
     const auto address = reinterpret_cast<std::uintptr_t>(range_);
     data_ = static_cast<std::byte*>(range_) + (alignment - address % alignment) % alignment;
     for (std::size_t at = 0; at < bytes_; at += pattern.size())
       if (mmap(data_ + at, pattern.size(), PROT_READ, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
-        throw EnvironmentError(std::string("the kit cannot map its pattern: ") + std::strerror(errno));
+        throw EnvironmentError("the kit cannot map its pattern: {}", std::strerror(errno));
     close(file);
   }
   ~Repeated() { munmap(range_, reserved_); }

@@ -33,7 +33,7 @@ constexpr std::array<float, 12> hard_to_round{1.00390625F,    1.01171875F, -1.00
 
 // What is alike for every piece of a parameter, so that it can be cut anywhere and each rank asks for the same.
 void check_answers(const Optimizer& optimizer, const DrawnParameter& parameter) {
-  const std::string of = " of a parameter of " + std::to_string(parameter.info.end) + " elements";
+  const std::string of = format(" of a parameter of {} elements", parameter.info.end);
   const std::int64_t unit = optimizer.unit(parameter.info);
   const std::vector<StateTensor> states = optimizer.state(parameter.info);
   std::set<std::string> names;
@@ -43,16 +43,17 @@ void check_answers(const Optimizer& optimizer, const DrawnParameter& parameter) 
     require(c10::isFloatingType(state.dtype) || c10::isIntegralType(state.dtype, false),
             "state '" + state.name + "' has no valid number format");
     require(state.block >= 1 && (unit % state.block == 0 || unit >= parameter.info.end),
-            "state '" + state.name + "' has one element for " + std::to_string(state.block) + ", and unit() is " +
-                std::to_string(unit) + "; a cut within a block would leave its element to two ranks");
+            format("state '{}' has one element for {}, and unit() is {}; a cut within a block would leave its element "
+                   "to two ranks",
+                   state.name, state.block, unit));
   }
-  require(optimizer.rounds() >= 1, "rounds() is " + std::to_string(optimizer.rounds()));
+  require(optimizer.rounds() >= 1, format("rounds() is {}", optimizer.rounds()));
   PieceInfo half = parameter.info;
   half.begin = half.end / 2;
   for (const PieceInfo& part : {parameter.info, half}) {
     require(unit >= 1 && optimizer.unit(part) == unit,
-            "unit() is " + std::to_string(unit) + " for all" + of + " and " + std::to_string(optimizer.unit(part)) +
-                " for a part; parameters are cut by it before there are pieces");
+            format("unit() is {} for all{} and {} for a part; parameters are cut by it before there are pieces", unit,
+                   of, optimizer.unit(part)));
     require(std::ranges::equal(states, optimizer.state(part),
                                [](const StateTensor& a, const StateTensor& b) {
                                  return a.name == b.name && a.dtype == b.dtype && a.whole == b.whole &&
@@ -292,15 +293,13 @@ class Updates {
 
   void compare(std::size_t parameter, const DrawnStep& step, std::size_t number) const {
     const Tensors& tensors = tensors_[parameter];
-    const std::string when =
-        "step " + std::to_string(number + 1) + ", parameter " + std::to_string(parameter + 1) + ": ";
+    const std::string when = format("step {}, parameter {}: ", number + 1, parameter + 1);
     const at::Tensor gradient = gradient_of(world_, parameter, number);
     check_copies(tensors);
     for (std::size_t i = 0; i < tensors.pieces.size(); ++i) {
       const Piece& piece = tensors.pieces[i];
       const Piece wanted = tensors.whole.piece(piece.info.begin, piece.info.end);
-      const std::string of =
-          when + "in the piece [" + std::to_string(piece.info.begin) + ", " + std::to_string(piece.info.end) + ") the ";
+      const std::string of = format("{}in the piece [{}, {}) the ", when, piece.info.begin, piece.info.end);
       const auto check = [&](const std::string& name, const at::Tensor& is, const at::Tensor& should) {
         const std::string found = difference(is, should, tensors.has_sums);
         require(found.empty(), of + name + "'s " + found +
@@ -338,10 +337,9 @@ class Updates {
       if (tensors.whole.states[k].whole == 0) continue;
       for (const Piece& piece : tensors.pieces) {
         const std::string found = difference(piece.state[k], tensors.pieces.front().state[k], false);
-        require(found.empty(), "the pieces from elements 0 and " + std::to_string(piece.info.begin) +
-                                   " have other copies of the whole state '" + tensors.whole.states[k].name +
-                                   "', whose " + found +
-                                   "; update it from the sums alone, which all pieces have alike");
+        require(found.empty(), format("the pieces from elements 0 and {} have other copies of the whole state '{}', "
+                                      "whose {}; update it from the sums alone, which all pieces have alike",
+                                      piece.info.begin, tensors.whole.states[k].name, found));
       }
     }
   }

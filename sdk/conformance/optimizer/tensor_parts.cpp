@@ -1,4 +1,5 @@
 #include <ATen/ops/zeros.h>
+#include <strata/format.hpp>
 #include <strata/parameter_cut.hpp>
 
 #include "conformance/optimizer/checks.hpp"
@@ -64,11 +65,10 @@ void check_parts(Subject& subject, const fakes::OptionTexts& options, const Para
     const auto found = together.written(), wanted = whole.written();
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::string differs = difference(found[i].second, wanted[i].second, true);
-      require(differs.empty(), "step " + std::to_string(t + 1) + " of a parameter that two ranks share, cut along " +
-                                   "dimension " + std::to_string(info.split.dimension) + ": of the " + wanted[i].first +
-                                   " " + differs + ", which it is where one has all" + with_options(options) +
-                                   "; a part's piece counts elements in the part, and PieceInfo::places says where "
-                                   "they lie in the parameter");
+      require(differs.empty(), format("step {} of a parameter that two ranks share, cut along dimension {}: of the {} "
+                                      "{}, which it is where one has all{}; a part's piece counts elements in the "
+                                      "part, and PieceInfo::places says where they lie in the parameter",
+                                      t + 1, info.split.dimension, wanted[i].first, differs, with_options(options)));
     }
   }
 }

@@ -233,12 +233,12 @@ class RankCourse {
       if (slice.flat != &flat) continue;
       const at::Tensor expected = sum.values.narrow(0, slice.begin, slice.end - slice.begin);
       const auto wrong = reference_->first_wrong(rank_.gradient(slice), expected, sum.allowed);
-      require(!wrong, "rank " + std::to_string(own_) + " has " + number(rank_.gradient(slice), wrong.value_or(0)) +
-                          " as the gradient of element " + std::to_string(slice.begin + wrong.value_or(0)) + " of " +
-                          flat.info().name + " after " + to_string(world_, call) + "; the sum over " +
-                          count(world_.ranks.size(), "rank") + " and " +
-                          count(static_cast<int>(state.numbers.size()), "micro-batch") + " is " +
-                          number(expected, wrong.value_or(0)));
+      require(
+          !wrong,
+          format("rank {} has {} as the gradient of element {} of {} after {}; the sum over {} and {} is {}", own_,
+                 number(rank_.gradient(slice), wrong.value_or(0)), slice.begin + wrong.value_or(0), flat.info().name,
+                 to_string(world_, call), count(world_.ranks.size(), "rank"),
+                 count(static_cast<int>(state.numbers.size()), "micro-batch"), number(expected, wrong.value_or(0))));
     }
   }
 
@@ -263,9 +263,8 @@ class RankCourse {
                                                  std::to_string(rank_.slots().taken() - slots_) +
                                                  " slots more and do not return them");
     require(rank_.store().ledger().now == ledger_.now,
-            "steps after the first two allocate memory: " + std::to_string(rank_.store().ledger().total(Tier::Device)) +
-                " bytes are held after step " + std::to_string(call.number + 1) + ", " +
-                std::to_string(ledger_.total(Tier::Device)) + " after 2");
+            format("steps after the first two allocate memory: {} bytes are held after step {}, {} after 2",
+                   rank_.store().ledger().total(Tier::Device), call.number + 1, ledger_.total(Tier::Device)));
   }
 
   const PartitionWorld& world_;
@@ -285,9 +284,9 @@ std::string difference(const Ledger& run, const Ledger& dry) {
   for (std::size_t category = 0; category < run.peak.size(); ++category)
     for (std::size_t tier = 0; tier < run.peak[category].size(); ++tier)
       if (run.peak[category][tier] != dry.peak[category][tier])
-        return "a run held up to " + std::to_string(run.peak[category][tier]) + " bytes of " +
-               to_string(static_cast<Category>(category)) + " on " + to_string(static_cast<Tier>(tier)) +
-               ", but its dry run says " + std::to_string(dry.peak[category][tier]);
+        return format("a run held up to {} bytes of {} on {}, but its dry run says {}", run.peak[category][tier],
+                      to_string(static_cast<Category>(category)), to_string(static_cast<Tier>(tier)),
+                      dry.peak[category][tier]);
   return run.total_peak != dry.total_peak ? "the run's total peak differs from its dry run's" : "";
 }
 
@@ -295,9 +294,9 @@ std::string difference(const Traffic& run, const Traffic& dry) {
   for (int i = 0; i < collective_count; ++i) {
     const auto collective = static_cast<Collective>(i);
     if (run.calls_of(collective) != dry.calls_of(collective) || run.bytes_of(collective) != dry.bytes_of(collective))
-      return "a run made " + std::to_string(run.calls_of(collective)) + " calls of " + to_string(collective) +
-             " with " + std::to_string(run.bytes_of(collective)) + " bytes, but its dry run made " +
-             std::to_string(dry.calls_of(collective)) + " with " + std::to_string(dry.bytes_of(collective));
+      return format("a run made {} calls of {} with {} bytes, but its dry run made {} with {}",
+                    run.calls_of(collective), to_string(collective), run.bytes_of(collective), dry.calls_of(collective),
+                    dry.bytes_of(collective));
   }
   return "";
 }
@@ -311,7 +310,7 @@ std::vector<std::tuple<int, std::int64_t, std::int64_t>> owned_by(const Partitio
 // `strata plan` makes the same calls on meta tensors, so its figures must be the run's.
 void check_dry_run(Subject& subject, const PartitionWorld& world, PartitionRank& rank, int own) {
   PartitionRank dry(subject.library(), world.options, world.ranks, own, world.infos);
-  const std::string who = "rank " + std::to_string(own);
+  const std::string who = format("rank {}", own);
   require(owned_by(rank) == owned_by(dry), who + " owns other slices in a run than in a dry run");
   RankCourse(world, dry, own, nullptr, false, nullptr).run();
   const std::string memory = difference(rank.store().ledger(), dry.store().ledger());
@@ -332,9 +331,9 @@ void check_frozen(const PartitionWorld& world, PartitionRank& rank) {
   }
   const std::int64_t held =
       rank.store().ledger().peak[static_cast<std::size_t>(Category::Gradient)][static_cast<std::size_t>(Tier::Device)];
-  require(held <= most, "the partitioner held " + std::to_string(held) +
-                            " bytes of gradients; those of the trainable parameters take at most " +
-                            std::to_string(most) + ", and frozen parameters need none");
+  require(held <= most, format("the partitioner held {} bytes of gradients; those of the trainable parameters take at "
+                               "most {}, and frozen parameters need none",
+                               held, most));
 }
 
 }  // namespace
@@ -382,8 +381,9 @@ void carry_out(Subject& subject, const PartitionWorld& world, double tolerance) 
             world.end == world.calls.size() ? "shutdown() leaves " : "shutdown() in the middle of a step leaves ";
         require(rank.slots().taken() == 0, when + count(rank.slots().taken(), "slot") + " taken");
         const int under_way = groups.under_way(own);
-        require(under_way == 0, when + std::to_string(under_way) +
-                                    " collectives pending; wait for them: the memory that they write is freed next");
+        require(under_way == 0,
+                format("{}{} collectives pending; wait for them: the memory that they write is freed next", when,
+                       under_way));
       } catch (...) {
         fails();
         throw;

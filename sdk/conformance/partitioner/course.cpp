@@ -1,5 +1,7 @@
 #include "conformance/partitioner/course.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -23,14 +25,14 @@ const std::vector<DTypes>& formats() {
 FlatParameterInfo draw_flat(Draws& draws, int id, std::int64_t most, const DTypes& dtypes) {
   FlatParameterInfo info;
   info.id = id;
-  info.name = "layer " + std::to_string(id);
+  info.name = format("layer {}", id);
   info.dtypes = dtypes;
   info.trainable = !draws.chance(5);
   const bool has_units = draws.chance(4);
   const auto parameters = draws.between(1, 3);
   for (std::int64_t i = 0; i < parameters; ++i) {
     const std::int64_t elements = draws.size(most);
-    const std::string name = "p" + std::to_string(id) + "." + std::to_string(i);
+    const std::string name = format("p{}.{}", id, i);
     info.parameters.push_back({{name, {elements}, {}, info.trainable, ""}, info.elements});
     if (has_units) info.parameters.back().unit = draws.size(elements);
     info.elements += elements;
@@ -75,8 +77,8 @@ Step draw_step(Draws& draws, std::int64_t most) {
 std::string to_string(const Step& step) {
   std::string text = count(step.micro_batches * step.updates, "micro-batch");
   if (!step.trains) return text + " without a backward";
-  if (step.ahead > 0) text += ", " + std::to_string(step.ahead + 1) + " forwards before the first backward";
-  if (step.updates > 1) text += ", " + std::to_string(step.updates) + " updates within the step";
+  if (step.ahead > 0) text += format(", {} forwards before the first backward", step.ahead + 1);
+  if (step.updates > 1) text += format(", {} updates within the step", step.updates);
   if (step.is_delayed) text += ", delayed update";
   if (step.is_repeated) text += ", update made twice";
   if (step.finishes_between) text += ", finish_gradient() after each micro-batch";
@@ -293,7 +295,7 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
     layer += id > 0 && !is_beside ? 1 : 0;
     info.layers = {layer};
     if (info.parameters.size() > 1 || !draws.chance(5)) continue;
-    info.parameters.front().info.tie = "of " + std::to_string(id);
+    info.parameters.front().info.tie = format("of {}", id);
     info.name = "tie " + info.parameters.front().info.tie;
     if (layer > 0) info.layers = {0, layer};
   }
@@ -330,15 +332,15 @@ std::string to_string(const PartitionWorld& world) {
   const MeshShape& mesh = world.ranks.mesh;
   std::string text = count(mesh.size(Axis::Data), "data-parallel rank");
   if (mesh.size() > mesh.size(Axis::Data))
-    text += " of pipeline stage " + std::to_string(world.ranks.place.at(Axis::Pipeline)) + " and tensor rank " +
-            std::to_string(world.ranks.place.at(Axis::Tensor)) + " in a mesh of " + text_of(mesh);
+    text += format(" of pipeline stage {} and tensor rank {} in a mesh of {}", world.ranks.place.at(Axis::Pipeline),
+                   world.ranks.place.at(Axis::Tensor), text_of(mesh));
   text += " with " + to_string(world.options) + "; flat parameters of";
   for (const FlatParameterInfo& info : world.infos) {
     text += (info.id == 0 ? " " : ", ");
     for (std::size_t i = 0; i < info.parameters.size(); ++i) {
       const ParameterSpan& span = info.parameters[i];
       text += (i == 0 ? "" : "+") + std::to_string(span.info.elements());
-      if (span.unit > 1) text += " (unit " + std::to_string(span.unit) + ")";
+      if (span.unit > 1) text += format(" (unit {})", span.unit);
     }
     const DTypes& dtypes = info.dtypes;
     text += std::string(" ") + c10::toString(dtypes.parameter) + "/" + c10::toString(dtypes.gradient) + "/" +
@@ -360,7 +362,7 @@ std::string to_string(const PartitionWorld& world, const PartitionCall& call) {
                                      "finish_gradient()", "the update", "publish()", "the step's end"};
   static const char* const phases[] = {"forward", "backward", "recomputation"};
   const std::string what = acts[static_cast<std::size_t>(call.act)];
-  if (call.act == Act::EndStep) return what + " " + std::to_string(call.number);
+  if (call.act == Act::EndStep) return format("{} {}", what, call.number);
   const std::string of = what + " of " + world.infos[static_cast<std::size_t>(call.flat)].name;
   return call.act <= Act::Release ? of + " in " + phases[static_cast<std::size_t>(call.phase)] : of;
 }

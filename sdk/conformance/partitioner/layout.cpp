@@ -4,6 +4,8 @@
 
 #include "conformance/partitioner/carried_out.hpp"
 
+#include <strata/format.hpp>
+
 namespace strata::conformance {
 
 namespace {
@@ -24,14 +26,14 @@ void check_group(const GroupSpec& spec, int ranks) {
     require(std::ranges::is_sorted(members),
             which + "; they must be in ascending order, so that all ranks number them alike");
     for (const int member : members) {
-      require(member >= 0 && member < ranks, which + "; ranks are 0 to " + std::to_string(ranks - 1));
+      require(member >= 0 && member < ranks, format("{}; ranks are 0 to {}", which, ranks - 1));
       require(seen.insert(member).second,
-              which + "; rank " + std::to_string(member) + " is already in another group of this name");
+              format("{}; rank {} is already in another group of this name", which, member));
     }
   }
-  require(static_cast<int>(seen.size()) == ranks, "the groups of the name '" + spec.name + "' have " +
-                                                      std::to_string(seen.size()) + " of the " + std::to_string(ranks) +
-                                                      " ranks; they must cover all");
+  require(static_cast<int>(seen.size()) == ranks,
+          format("the groups of the name '{}' have {} of the {} ranks; they must cover all", spec.name, seen.size(),
+                 ranks));
 }
 
 bool same(const std::vector<GroupSpec>& left, const std::vector<GroupSpec>& right) {
@@ -59,29 +61,29 @@ void check_groups(Subject& subject, const PartitionWorld& world) {
 }
 
 std::string range(std::int64_t begin, std::int64_t end) {
-  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+  return format("[{}, {})", begin, end);
 }
 
 void check_slice(const PartitionRank& rank, const Slice& slice) {
   require(slice.flat != nullptr, "a slice of owned() has no flat parameter");
   const FlatParameterInfo& info = slice.flat->info();
-  const std::string which = "slice " + range(slice.begin, slice.end) + " of " + info.name + ", which has " +
-                            std::to_string(info.elements) + " elements,";
+  const std::string which =
+      format("slice {} of {}, which has {} elements,", range(slice.begin, slice.end), info.name, info.elements);
   require(slice.begin >= 0 && slice.begin < slice.end && slice.end <= info.elements, which + " is empty or outside");
   require(
       slice.counted_begin <= slice.counted_end && slice.counted_begin >= slice.begin && slice.counted_end <= slice.end,
       which + " counts " + range(slice.counted_begin, slice.counted_end) + ", which is not inside it");
   for (const std::int64_t at : {slice.begin, slice.end})
     require(info.cut_up_to(at) == at,
-            which + " cuts within a unit that begins at element " + std::to_string(info.cut_up_to(at)) +
-                "; the engine refuses that: the optimizer updates a unit's elements together (ParameterSpan::unit)");
+            format("{} cuts within a unit that begins at element {}; the engine refuses that: the optimizer updates a "
+                   "unit's elements together (ParameterSpan::unit)",
+                   which, info.cut_up_to(at)));
   const auto check = [&](const BufferRange& part, at::ScalarType dtype, const std::string& what) {
     require(part.buffer != nullptr, which + " has no " + what);
     const at::Tensor tensor = rank.at_rest(part);
     require(tensor.numel() == slice.end - slice.begin && tensor.is_contiguous() && tensor.scalar_type() == dtype,
-            which + " has a " + what + " of " + std::to_string(tensor.numel()) + " x " +
-                c10::toString(tensor.scalar_type()) + "; it is contiguous, as long as the slice and " +
-                c10::toString(dtype));
+            format("{} has a {} of {} x {}; it is contiguous, as long as the slice and {}", which, what, tensor.numel(),
+                   c10::toString(tensor.scalar_type()), c10::toString(dtype)));
   };
   check(slice.parameter, info.dtypes.parameter, "parameter");
   if (info.trainable) check(slice.gradient, info.dtypes.gradient, "gradient");
@@ -93,7 +95,7 @@ struct Range {
 };
 
 std::string element(std::int64_t at, const FlatParameterInfo& info) {
-  return "element " + std::to_string(at) + " of the " + std::to_string(info.elements) + " of " + info.name;
+  return format("element {} of the {} of {}", at, info.elements, info.name);
 }
 
 // Every element at least once, and at most once on a rank.
@@ -107,8 +109,8 @@ void check_owned(std::vector<Range> ranges, const FlatParameterInfo& info) {
   for (const Range& one : ranges) {
     require(one.begin <= covered, element(covered, info) + " is in no rank's slices, so it is never updated");
     std::int64_t& own = covered_by[one.rank];
-    require(one.begin >= own, "element " + std::to_string(one.begin) + " of " + info.name +
-                                  " is in two slices of one rank, so it would be updated twice");
+    require(one.begin >= own, format("element {} of {} is in two slices of one rank, so it would be updated twice",
+                                     one.begin, info.name));
     own = one.end;
     covered = std::max(covered, one.end);
   }
@@ -153,8 +155,7 @@ void check_tie(Subject& subject, const PartitionWorld& world, const PartitionRan
 
 Lookahead checked_lookahead(const PartitionRank& rank) {
   const Lookahead ahead = rank.partitioner().lookahead();
-  require(ahead.layers >= 0,
-          "lookahead() prefetches " + std::to_string(ahead.layers) + " layers ahead; it must be at least 0");
+  require(ahead.layers >= 0, format("lookahead() prefetches {} layers ahead; it must be at least 0", ahead.layers));
   require(ahead.elements >= 0 && ahead.live_parameters >= 0, "lookahead() gives a negative limit of elements");
   require(!ahead.resident || ahead.layers == 0,
           "lookahead() says both that parameters are resident and that layers are prefetched");

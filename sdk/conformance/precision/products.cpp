@@ -72,9 +72,8 @@ void compare(const at::Tensor& found, const at::Tensor& expected, const at::Tens
           what + " has the shape " + to_string(found.sizes().vec()) + ", not " + to_string(expected.sizes().vec()));
   const at::Tensor error = (found.to(at::kDouble) - expected).abs();
   const double worst = (error - scale * bound).max().item<double>();
-  require(worst <= 0.0, what + " is off by up to " + std::to_string(error.max().item<double>()) +
-                            " from the product in fp64, more than "
-                            "its number format allows");
+  require(worst <= 0.0, format("{} is off by up to {} from the product in fp64, more than its number format allows",
+                               what, error.max().item<double>()));
 }
 
 double bound_of(Subject& subject, at::ScalarType dtype, std::int64_t terms) {

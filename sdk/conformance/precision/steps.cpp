@@ -28,9 +28,8 @@ struct Step {
 
 std::string to_string(const Step& step) {
   static constexpr const char* names[] = {"Apply", "Skip", "Stop"};
-  return std::string(names[static_cast<std::size_t>(step.verdict)]) + " at loss scale " +
-         std::to_string(step.loss_scale) + ", then " + std::to_string(step.next_scale) +
-         (step.stop_reason.empty() ? "" : " (" + step.stop_reason + ")");
+  return format("{} at loss scale {}, then {}{}", names[static_cast<std::size_t>(step.verdict)], step.loss_scale,
+                step.next_scale, step.stop_reason.empty() ? "" : " (" + step.stop_reason + ")");
 }
 
 Step judge(PrecisionPolicy& policy, std::int64_t number, bool finite) {
@@ -110,7 +109,7 @@ class Course {
   // False where the run ends.
   bool step(bool finite) {
     const Step step = judge(*policy_, number_, finite), theirs = judge(**other_, number_, finite);
-    const std::string at = "step " + std::to_string(number_++) + " gives " + to_string(step);
+    const std::string at = format("step {} gives {}", number_++, to_string(step));
     require(step == theirs,
             at + " on one rank and " + to_string(theirs) + " on another" +
                 (is_resumed_ ? ", which was saved and loaded before; all ranks and resumed runs" : "; all ranks") +
@@ -121,9 +120,9 @@ class Course {
             at + "; its gradients are finite and were applied, so the verdict must be Apply or Stop");
     check_scales(step, at);
     in_a_row_ = finite ? 0 : in_a_row_ + 1;
-    require(step.verdict != Verdict::Skip || !allowed_ || in_a_row_ <= *allowed_,
-            at + ", overflow " + std::to_string(in_a_row_) + " in a row, but max_consecutive_skips allows " +
-                std::to_string(allowed_.value_or(0)));
+    require(
+        step.verdict != Verdict::Skip || !allowed_ || in_a_row_ <= *allowed_,
+        format("{}, overflow {} in a row, but max_consecutive_skips allows {}", at, in_a_row_, allowed_.value_or(0)));
     require(step.verdict != Verdict::Stop || step.stop_reason.find_first_not_of(' ') != std::string::npos,
             "the run stops, but stop_reason() is empty; it must tell the user why the run ended");
     return step.verdict != Verdict::Stop;
@@ -135,9 +134,9 @@ class Course {
       require(std::isfinite(scale) && scale > 0.0, at + "; a loss scale must be finite and above 0");
     require(step.loss_scale == step.next_scale || policy_->searches_scale(),
             at + "; a policy whose loss scale changes says so in searches_scale()");
-    require(!last_scale_ || step.loss_scale == *last_scale_, at + ", but after the previous step the scale was " +
-                                                                 std::to_string(last_scale_.value_or(0)) +
-                                                                 "; only judge() may change it");
+    require(!last_scale_ || step.loss_scale == *last_scale_,
+            format("{}, but after the previous step the scale was {}; only judge() may change it", at,
+                   last_scale_.value_or(0)));
     last_scale_ = step.next_scale;
     int exponent = 0;
     require(step.loss_scale == step.next_scale || std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5 ||
@@ -184,8 +183,7 @@ bool steps_are_right(Subject& subject, Draws& draws, const Tell& tell) {
         draws.pick<std::pair<std::uint64_t, std::uint64_t>>({{0, 1}, {1, 1}, {1, 2}, {1, 10}, {2, 3}, {1, 1000}});
     const std::int64_t steps = draws.size(draws.chance(4) ? 4096 : 64);
     const auto key = static_cast<std::uint64_t>(draws.between(0, 1000));
-    tell(said += "; " + count(static_cast<int>(steps), "step") + ", " + std::to_string(overflows) + " in " +
-                 std::to_string(in) + " overflow");
+    tell(said += format("; {}, {} in {} overflow", count(static_cast<int>(steps), "step"), overflows, in));
     for (std::int64_t i = 0; i < steps && goes_on; ++i)
       goes_on = course->step(mixed(key, static_cast<std::uint64_t>(i)) % in >= overflows);
     if (goes_on && draws.chance(2)) course->resume(), tell(said += ", saved and loaded");
@@ -193,9 +191,10 @@ bool steps_are_right(Subject& subject, Draws& draws, const Tell& tell) {
   if (goes_on && draws.chance(4) && course->allowed().value_or(0) < patience) {
     tell(said += "; then every step overflows");
     for (int i = 0; i < patience && goes_on; ++i) goes_on = course->step(false);
-    require(!goes_on, std::to_string(patience) +
-                          " consecutive steps with non-finite gradients do not stop the run, so "
-                          "a diverged run would never end");
+    require(
+        !goes_on,
+        format("{} consecutive steps with non-finite gradients do not stop the run, so a diverged run would never end",
+               patience));
   }
   for (const PrecisionPolicy* const one : {&course->policy(), &course->other()}) formats.require_same(*one);
   return true;

@@ -93,8 +93,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
     }
     std::error_code error;
     const fs::path file = fs::canonical(plugin, error);
-    if (error)
-      throw UserError("plugin " + plugin + ": " + error.message() + "; give the path of a library, or KIND/NAME");
+    if (error) throw UserError("plugin {}: {}; give the path of a library, or KIND/NAME", plugin, error.message());
     files.push_back(file.string());
   }
   if (files.empty()) throw UserError("no plugin given; give the path of a library, KIND/NAME, or --all");
@@ -125,8 +124,8 @@ void check_names(const CheckSettings& settings) {
     if (std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return chosen({name}, one.name); })) continue;
     std::vector<std::string> names;
     for (const Case& one : cases) names.emplace_back(one.name);
-    throw UserError("--only " + name + ": unknown case; the nearest is " + config::nearest(name, names) +
-                    "; --list prints all");
+    throw UserError("--only {}: unknown case; the nearest is {}; --list prints all", name,
+                    config::nearest(name, names));
   }
 }
 

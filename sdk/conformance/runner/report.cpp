@@ -1,5 +1,7 @@
 #include "conformance/runner/report.hpp"
 
+#include <strata/format.hpp>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -44,8 +46,8 @@ std::string quoted(const std::string& text) {
 }
 
 std::string replay_of(const std::string& file, const CaseResult& result, std::uint64_t seed) {
-  return "strata plugins check " + quoted(file) + " --seed " + std::to_string(seed) + " --only " + result.name +
-         (result.outcome.replay.empty() ? "" : " --replay " + result.outcome.replay) + " --in-process";
+  return format("strata plugins check {} --seed {} --only {}{} --in-process", quoted(file), seed, result.name,
+                result.outcome.replay.empty() ? "" : " --replay " + result.outcome.replay);
 }
 
 class TextReport final : public Report {

@@ -25,8 +25,7 @@ constexpr std::string_view letters = "PSFCT";  // of a Status, in the report
 
 int memory_file(const char* name) {
   const int file = ::memfd_create(name, MFD_CLOEXEC);
-  if (file < 0)
-    throw EnvironmentError(std::string("a case's output has no place: memfd_create: ") + std::strerror(errno));
+  if (file < 0) throw EnvironmentError("a case's output has no place: memfd_create: {}", std::strerror(errno));
   return file;
 }
 
@@ -117,7 +116,7 @@ CaseProcess::CaseProcess(const Case& one, const Target& target, std::chrono::sec
   std::fflush(nullptr);  // or the child writes it once more
   const pid_t parent = ::getpid();
   process_ = ::fork();
-  if (process_ < 0) throw EnvironmentError(std::string("a case has no process: fork: ") + std::strerror(errno));
+  if (process_ < 0) throw EnvironmentError("a case has no process: fork: {}", std::strerror(errno));
   if (process_ == 0) be_the_child(one, target, parent, report_, output_);
   ::setpgid(process_, process_);  // both sides: whoever is first
 }

@@ -11,7 +11,7 @@ Subject::Subject(std::string file, std::uint64_t seed, SearchSettings search)
   try {
     plugin_host::parse_manifest(plugin_host::read_elf_section(file_, ".strata"), manifest_);
   } catch (const plugin_host::DamagedFile& error) {
-    throw UserError(file_ + " " + error.what());
+    throw UserError("{} {}", file_, error.what());
   }
 }
 

@@ -74,11 +74,11 @@ SchedulerWorld draw_pipeline(Draws& draws, const Subject& subject) {
 }
 
 std::string text_of(const SchedulerWorld& world) {
-  std::string text = to_string(world.shape) + ", " + std::to_string(world.layers.size()) +
-                     " layers, options: " + conformance::to_string(world.options);
+  std::string text = format("{}, {} layers, options: {}", to_string(world.shape), world.layers.size(),
+                            conformance::to_string(world.options));
   text += world.knows_costs ? "; forward times of layers:" : "; no costs";
   for (const LayerCost& layer : world.layers)
-    if (world.knows_costs) text += " " + std::to_string(layer.forward_time);
+    if (world.knows_costs) text += format(" {}", layer.forward_time);
   if (!world.shape.layers_per_chunk.empty()) text += "; layers per chunk are given";
   return text;
 }
@@ -107,7 +107,7 @@ std::optional<Schedule> ask(const Scheduler& scheduler, const SchedulerWorld& wo
     }
   }
   require(refused == 0 || refused == world.shape.stages,
-          "order() refuses only " + std::to_string(refused) + " of the stages: " + text);
+          format("order() refuses only {} of the stages: {}", refused, text));
   if (refused > 0) return std::nullopt;
   return schedule;
 }
@@ -117,7 +117,7 @@ void check_actions(const PipelineShape& shape, const Schedule& schedule) {
   std::map<std::pair<int, int>, std::map<ComputeKind, int>> times;  // by chunk and micro-batch
   for (int stage = 0; stage < shape.stages; ++stage)
     for (const ComputeAction& action : schedule.orders[static_cast<std::size_t>(stage)]) {
-      const std::string which = "stage " + std::to_string(stage) + " computes " + to_string(action);
+      const std::string which = format("stage {} computes {}", stage, to_string(action));
       require(action.chunk >= 0 && action.chunk < shape.chunks() && action.micro_batch >= 0 &&
                   action.micro_batch < shape.micro_batches,
               which + ", which does not exist");
@@ -130,13 +130,12 @@ void check_actions(const PipelineShape& shape, const Schedule& schedule) {
       std::map<ComputeKind, int>& of = times[{chunk, micro_batch}];
       const int whole = of[ComputeKind::Backward], input = of[ComputeKind::BackwardInput],
                 weight = of[ComputeKind::BackwardWeight];
-      require(of[ComputeKind::Forward] == 1 &&
-                  ((whole == 1 && input == 0 && weight == 0) || (whole == 0 && input == 1 && weight == 1)),
-              "chunk " + std::to_string(chunk) + " computes micro-batch " + std::to_string(micro_batch) + " " +
-                  std::to_string(of[ComputeKind::Forward]) + " times forward, " + std::to_string(whole) +
-                  " times backward, " + std::to_string(input) + " times for the input and " + std::to_string(weight) +
-                  " times for the weights; it must be once forward, and either once backward or once for each of the "
-                  "two");
+      require(
+          of[ComputeKind::Forward] == 1 &&
+              ((whole == 1 && input == 0 && weight == 0) || (whole == 0 && input == 1 && weight == 1)),
+          format("chunk {} computes micro-batch {} {} times forward, {} times backward, {} times for the input and {} "
+                 "times for the weights; it must be once forward, and either once backward or once for each of the two",
+                 chunk, micro_batch, of[ComputeKind::Forward], whole, input, weight));
     }
 }
 
@@ -150,8 +149,8 @@ void check_weights(const Schedule& schedule) {
         continue;
       }
       require(action.weight_version >= 0 && action.weight_version <= updates[action.chunk],
-              to_string(action) + " uses weights of " + std::to_string(action.weight_version) +
-                  " updates; by then its chunk has made " + std::to_string(updates[action.chunk]) + " in this step");
+              format("{} uses weights of {} updates; by then its chunk has made {} in this step", to_string(action),
+                     action.weight_version, updates[action.chunk]));
       if (action.kind == ComputeKind::Forward) version[{action.chunk, action.micro_batch}] = action.weight_version;
       const auto forward = version.find({action.chunk, action.micro_batch});
       require(forward != version.end(), to_string(action) + " comes before its forward");
@@ -172,8 +171,8 @@ void check_updates(const PipelineShape& shape, const Schedule& schedule) {
       if (action.kind != ComputeKind::Update) continue;
       std::set<int>& micro_batches = waiting[action.chunk];
       require(!micro_batches.empty() && *micro_batches.rbegin() == action.micro_batch,
-              to_string(action) + " is to take gradients up to that of micro-batch " +
-                  std::to_string(action.micro_batch) + "; the last there is another");
+              format("{} is to take gradients up to that of micro-batch {}; the last there is another",
+                     to_string(action), action.micro_batch));
       taken[action.chunk].push_back(std::exchange(micro_batches, {}));
     }
     for (const auto& [chunk, micro_batches] : waiting)
@@ -187,13 +186,11 @@ void check_updates(const PipelineShape& shape, const Schedule& schedule) {
     int next = 0;
     for (const std::set<int>& micro_batches : taken[chunk]) {
       require(micro_batches.size() == of_an_update && *micro_batches.begin() == next,
-              "an update of chunk " + std::to_string(chunk) + " takes " + std::to_string(micro_batches.size()) +
-                  " micro-batches from " + std::to_string(*micro_batches.begin()) +
-                  " on; updates take equally many, in order");
+              format("an update of chunk {} takes {} micro-batches from {} on; updates take equally many, in order",
+                     chunk, micro_batches.size(), *micro_batches.begin()));
       next = *micro_batches.rbegin() + 1;
     }
-    require(next == shape.micro_batches,
-            "chunk " + std::to_string(chunk) + " updates by " + std::to_string(next) + " micro-batches only");
+    require(next == shape.micro_batches, format("chunk {} updates by {} micro-batches only", chunk, next));
   }
 }
 
@@ -230,9 +227,8 @@ void check_sizes(const Scheduler& scheduler, const SchedulerWorld& world, const 
   const PipelineShape& shape = world.shape;
   for (std::size_t chunk = 0; chunk < shape.layers_per_chunk.size(); ++chunk) {
     const auto [begin, end] = schedule.placement.layers_of_chunk[chunk];
-    require(end - begin == shape.layers_per_chunk[chunk],
-            "chunk " + std::to_string(chunk) + " gets " + std::to_string(end - begin) +
-                " layers; layers_per_chunk says " + std::to_string(shape.layers_per_chunk[chunk]));
+    require(end - begin == shape.layers_per_chunk[chunk], format("chunk {} gets {} layers; layers_per_chunk says {}",
+                                                                 chunk, end - begin, shape.layers_per_chunk[chunk]));
   }
   PipelineShape open = shape;
   open.layers_per_chunk.clear();
@@ -244,8 +240,8 @@ void check_sizes(const Scheduler& scheduler, const SchedulerWorld& world, const 
   }
   const int layers = static_cast<int>(world.layers.size());
   const int chunks = scheduler.chunks_per_stage(shape.stages, layers);
-  const std::string asked = count(shape.stages, "stage") + ", " + std::to_string(layers) +
-                            " layers: chunks_per_stage() asks for " + std::to_string(chunks);
+  const std::string asked =
+      format("{}, {} layers: chunks_per_stage() asks for {}", count(shape.stages, "stage"), layers, chunks);
   require(chunks >= 1, asked + "; at least 1 is needed");
   require(chunks == scheduler.chunks_per_stage(shape.stages, layers),
           asked + ", and for another number the second time");
@@ -341,9 +337,9 @@ void large_pipelines_are_quick(Subject& subject) {
     const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     if (!schedule) continue;
     ++taken;
-    require(seconds < bound_s, to_string(shape) + ", 130 layers: placing and ordering all stages took " +
-                                   std::to_string(seconds) + " s of a processor; the bound is " +
-                                   std::to_string(bound_s) + " s");
+    require(seconds < bound_s,
+            format("{}, 130 layers: placing and ordering all stages took {} s of a processor; the bound is {} s",
+                   to_string(shape), seconds, bound_s));
     runtime::validate_orders(full_name(subject.manifest()), schedule->orders, schedule->placement, shape);
   }
   if (taken == 0) throw Skip("the plugin refuses 16 to 64 stages with 1, 2 and 4 chunks");

@@ -63,7 +63,7 @@ void hold_back(Call& call, int rank) {
 void check_untouched(const Call& call) {
   const auto check = [&](const at::Tensor& now, const at::Tensor& then, const char* role) {
     if (now.defined() && !at::equal(bytes_of(now), then))
-      throw Bug(call.text + ": its " + role + " was written between its start and its wait()");
+      throw Bug("{}: its {} was written between its start and its wait()", call.text, role);
   };
   check(call.operation.input, call.input_bytes, "input");
   check(call.operation.output, call.output_bytes, call.operation.input.defined() ? "output" : "tensor");
@@ -72,8 +72,8 @@ void check_untouched(const Call& call) {
 std::string terms_of(const Operation& operation) {
   std::string text = is_pair(operation.collective) ? "send/receive" : to_string(operation.collective);
   if (operation.output.defined())
-    text += " of " + std::to_string(operation.output.numel()) + " " + c10::toString(operation.output.scalar_type());
-  if (!is_pair(operation.collective) && operation.peer >= 0) text += " with root " + std::to_string(operation.peer);
+    text += format(" of {} {}", operation.output.numel(), c10::toString(operation.output.scalar_type()));
+  if (!is_pair(operation.collective) && operation.peer >= 0) text += format(" with root {}", operation.peer);
   return text + (operation.reduction == ReduceOperation::Max ? " by maximum" : "");
 }
 
@@ -86,7 +86,7 @@ void check(const Meeting& meeting) {
   const Call& first = meeting.calls.begin()->second;
   for (const auto& [rank, call] : meeting.calls)
     if (call.terms != first.terms)
-      throw Bug("members call different operations: " + first.text + " is " + first.terms + ", " + call.text + " is " +
+      throw Bug("members call different operations: {} is {}, {} is {}", first.text, first.terms, call.text,
                 call.terms);
 }
 
@@ -104,8 +104,8 @@ std::shared_ptr<Meeting> Board::join(int rank, Call call) {
   const Operation operation = call.operation;
   call.terms = terms_of(operation);
   std::string pair;
-  if (operation.collective == Collective::Send) pair = std::to_string(rank) + ">" + std::to_string(operation.peer);
-  if (operation.collective == Collective::Receive) pair = std::to_string(operation.peer) + ">" + std::to_string(rank);
+  if (operation.collective == Collective::Send) pair = format("{}>{}", rank, operation.peer);
+  if (operation.collective == Collective::Receive) pair = format("{}>{}", operation.peer, rank);
   const Key key{pair, operation.number};
   std::shared_ptr<Meeting>& place = meetings_[key];
   if (place == nullptr) place = std::make_shared<Meeting>();
@@ -141,10 +141,10 @@ void Board::wait(Meeting& meeting, int rank) {
   }
   std::string missing;
   for (int other = 0; other < size_; ++other)
-    if (!meeting.calls.contains(other)) missing += " " + std::to_string(other);
-  if (is_pair(call.operation.collective)) missing = " " + std::to_string(call.operation.peer);
-  throw EnvironmentError(call.text + ": not started by rank" + missing +
-                         (patience_.count() == 0 ? "; in one thread, start it on every rank before waiting" : ""));
+    if (!meeting.calls.contains(other)) missing += format(" {}", other);
+  if (is_pair(call.operation.collective)) missing = format(" {}", call.operation.peer);
+  throw EnvironmentError("{}: not started by rank{}{}", call.text, missing,
+                         patience_.count() == 0 ? "; in one thread, start it on every rank before waiting" : "");
 }
 
 // Brings rank `to` what it gets. An input that another member gets its own bytes over is read before, or not

@@ -51,8 +51,7 @@ class MemoryTransfer final : public Transfer {
 
 Region MemoryOffloadDevice::reserve(std::size_t bytes) {
   if (bytes > capacity_ - reserved())
-    throw EnvironmentError("the memory offload device has " + std::to_string(capacity_ - reserved()) +
-                           " bytes left, not " + std::to_string(bytes));
+    throw EnvironmentError("the memory offload device has {} bytes left, not {}", capacity_ - reserved(), bytes);
   const Region region{next_id_++, bytes};
   regions_[region.id] = std::make_shared<std::vector<std::byte>>(bytes);
   return region;

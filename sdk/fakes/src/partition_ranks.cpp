@@ -6,7 +6,7 @@ namespace strata::fakes {
 FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DTypes& dtypes, bool trainable) {
   FlatParameterInfo info;
   info.id = id;
-  info.name = "layer " + std::to_string(id);
+  info.name = format("layer {}", id);
   info.layers = {id};
   info.elements = elements;
   info.trainable = trainable;
@@ -41,8 +41,7 @@ PartitionGroups::PartitionGroups(const PluginLibrary& library, const OptionTexts
 
 CheckedGroup& PartitionGroups::of(const std::string& name, int rank) const {
   const auto found = groups_.find({name, rank});
-  if (found == groups_.end())
-    throw Bug("rank " + std::to_string(rank) + " takes the group '" + name + "', which groups() did not ask for");
+  if (found == groups_.end()) throw Bug("rank {} takes the group '{}', which groups() did not ask for", rank, name);
   return *found->second;
 }
 
@@ -107,7 +106,7 @@ Traffic PartitionRank::traffic() const {
 
 Group& PartitionRank::group(const std::string& name) {
   const auto found = groups_.find(name);
-  if (found == groups_.end()) throw Bug("the group '" + name + "' is none of those that groups() asked for");
+  if (found == groups_.end()) throw Bug("the group '{}' is none of those that groups() asked for", name);
   return *found->second;
 }
 

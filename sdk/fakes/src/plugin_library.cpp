@@ -21,7 +21,7 @@ std::vector<OptionSpec> read_options(const nlohmann::json& manifest) {
 const OptionSpec& find(const std::vector<OptionSpec>& specs, const std::string& name, const std::string& plugin) {
   for (const OptionSpec& spec : specs)
     if (spec.name == name) return spec;
-  throw UserError(plugin + " has no option '" + name + "'");
+  throw UserError("{} has no option '{}'", plugin, name);
 }
 
 }  // namespace
@@ -31,12 +31,12 @@ PluginLibrary::PluginLibrary(const std::string& file) {
   if (library == nullptr) throw EnvironmentError(dlerror());
   using Entry = const PluginEntry*();
   Entry* const find_entry = reinterpret_cast<Entry*>(dlsym(library, "strata_plugin_entry_v1"));
-  if (find_entry == nullptr) throw EnvironmentError(file + " exports no strata_plugin_entry_v1: it is not a plugin");
+  if (find_entry == nullptr) throw EnvironmentError("{} exports no strata_plugin_entry_v1: it is not a plugin", file);
   entry_ = find_entry();
   const nlohmann::json manifest = nlohmann::json::parse(entry_->manifest);
   const std::string kind = manifest.at("kind").get<std::string>();
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
-  if (!known) throw EnvironmentError(file + " is of the unknown kind '" + kind + "'");
+  if (!known) throw EnvironmentError("{} is of the unknown kind '{}'", file, kind);
   kind_ = *known;
   name_ = kind + "/" + manifest.at("name").get<std::string>();
   options_ = read_options(manifest);

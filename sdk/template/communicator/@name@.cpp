@@ -67,8 +67,7 @@ class Mailbox {
     while (!store_->check({part})) {
       if (aborted_) throw EnvironmentError("the group is shut down");
       if (connecting_ && std::chrono::steady_clock::now() > deadline)
-        throw EnvironmentError("rank " + std::to_string(peer) + " of the group sent nothing for " +
-                               std::to_string(setup_.timeout.count()) + " ms");
+        throw EnvironmentError("rank {} of the group sent nothing for {} ms", peer, setup_.timeout.count());
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }

@@ -36,9 +36,9 @@ class HostMemory final : public OffloadDevice {
     const auto memory =
         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     if (bytes > memory - reserved_)
-      throw EnvironmentError(std::to_string(bytes) + " bytes of host memory are asked for, and of this machine's " +
-                             std::to_string(memory) + " bytes " + std::to_string(memory - reserved_) +
-                             " are not reserved");
+      throw EnvironmentError(
+          "{} bytes of host memory are asked for, and of this machine's {} bytes {} are not reserved", bytes, memory,
+          memory - reserved_);
     regions_[++last_id_].resize(bytes);
     reserved_ += bytes;
     return {last_id_, bytes};
@@ -66,14 +66,13 @@ class HostMemory final : public OffloadDevice {
  private:
   std::vector<std::byte>& find(Region region) {
     const auto found = regions_.find(region.id);
-    if (found == regions_.end()) throw Bug("region " + std::to_string(region.id) + " is not reserved");
+    if (found == regions_.end()) throw Bug("region {} is not reserved", region.id);
     return found->second;
   }
   std::byte* inside(Region region, std::size_t at, std::size_t bytes) {
     std::vector<std::byte>& memory = find(region);
     if (at > memory.size() || bytes > memory.size() - at)
-      throw Bug("bytes " + std::to_string(at) + " to " + std::to_string(at + bytes) + " are outside a region of " +
-                std::to_string(memory.size()));
+      throw Bug("bytes {} to {} are outside a region of {}", at, at + bytes, memory.size());
     return memory.data() + at;
   }
 

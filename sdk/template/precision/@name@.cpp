@@ -48,8 +48,9 @@ class Bfloat16 final : public PrecisionPolicy {
   }
   void load(StateReader& reader, int version) override {
     if (version > state_version())
-      throw UserError("the checkpoint's state of this precision has version " + std::to_string(version) +
-                      ", newer than this plugin's " + std::to_string(state_version()) + ": use a newer plugin");
+      throw UserError(
+          "the checkpoint's state of this precision has version {}, newer than this plugin's {}: use a newer plugin",
+          version, state_version());
     skipped_ = reader.integer("skipped");
     last_step_ = reader.integer("last_step");
   }

@@ -17,7 +17,7 @@ void CompressedSums::attach(PartitionContext& context, Group& shard, Group* repl
   slots_ = &context.slots();
   compression_ = compression;
   const BlockFormat sums{8, compression.format.block};
-  layout_ = std::to_string(compression.format.block) + " of " + std::to_string(shard.size());
+  layout_ = format("{} of {}", compression.format.block, shard.size());
   homes_.resize(context.flat_parameters().size());
   for (const FlatParameter* flat : context.flat_parameters()) {
     const FlatParameterInfo& info = flat->info();
@@ -57,7 +57,7 @@ void CompressedSums::keep_errors(PartitionContext& context, const FlatParameterI
     const std::int64_t size = messages->of.error_bytes();
     messages->errors = home.errors.narrow(0, begin, size);
     begin += size;
-    layout_ += " " + std::to_string(size);
+    layout_ += format(" {}", size);
   }
 }
 

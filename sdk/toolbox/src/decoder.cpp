@@ -102,8 +102,10 @@ class BlockLayer final : public DecoderLayer {
     up_.push_back(next_linear(shape->mlp_bias));
     down_ = next_linear(shape->mlp_bias);
     if (shape->mlp_chunk > 0 && context.batch().sequence_parallel)
-      throw UserError("model mlp_chunk is " + std::to_string(shape->mlp_chunk) +
-                      " and parallel.sequence is true, which gathers the MLP's tokens at once; leave one of them out");
+      throw UserError(
+          "model mlp_chunk is {} and parallel.sequence is true, which gathers the MLP's tokens at once; leave one of "
+          "them out",
+          shape->mlp_chunk);
   }
 
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
@@ -223,7 +225,7 @@ LayerInfo describe_block(const DecoderShape& shape, int block, const BatchShape&
   const double scores = 2.0 * static_cast<double>(batch.sequence_length * inner);
   const auto width = static_cast<std::int64_t>(c10::elementSize(batch.activation));
   LayerInfo info;
-  info.name = "block " + std::to_string(block);
+  info.name = format("block {}", block);
   info.parameters = block_parameters(shape, block);
   info.outputs = {stream(shape, batch)};
   info.forward_flops = 2.0 * static_cast<double>(batch.rows()) * (weights + scores) / batch.tensor_ranks;
@@ -242,9 +244,10 @@ void check_shared(const DecoderShape& shape, int ranks) {
        {std::pair("heads", shape.heads), std::pair("key_value_heads", shape.key_value_heads),
         std::pair("intermediate_size", shape.intermediate)})
     if (size % ranks != 0)
-      throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and the model has " + option + " " +
-                      std::to_string(size) + ", which " + std::to_string(ranks) +
-                      " ranks cannot share equally; set parallel.tensor to a divisor of it");
+      throw UserError(
+          "parallel.tensor is {}, and the model has {} {}, which {} ranks cannot share equally; set parallel.tensor to "
+          "a divisor of it",
+          ranks, option, size, ranks);
 }
 
 LayerInfo describe_head(const DecoderShape& shape, const BatchShape& batch) {
@@ -270,29 +273,29 @@ void DecoderShape::check() const {
        {std::pair("hidden_size", hidden), std::pair("layers", layers), std::pair("heads", heads),
         std::pair("intermediate_size", intermediate), std::pair("vocabulary", vocabulary)})
     if (value <= 0)
-      throw UserError(std::string("model ") + name +
-                      " is not set: set it, choose a preset, or set model.init to a folder with a config.json");
+      throw UserError("model {} is not set: set it, choose a preset, or set model.init to a folder with a config.json",
+                      name);
   constexpr std::int64_t most_layers = 100'000;
   if (layers > most_layers)
-    throw UserError("model layers is " + text(layers) + "; at most " + text(most_layers) + " can be described");
+    throw UserError("model layers is {}; at most {} can be described", text(layers), text(most_layers));
   // As a double, since a product of two sizes may not fit an integer.
   const double weights = 2.0 * static_cast<double>(vocabulary) * static_cast<double>(hidden) +
                          static_cast<double>(layers) * static_cast<double>(hidden) *
                              (static_cast<double>(hidden) + static_cast<double>(intermediate));
   constexpr double most_weights = 1e15;
   if (weights > most_weights)
-    throw UserError("model hidden_size " + text(hidden) + ", intermediate_size " + text(intermediate) + ", layers " +
-                    text(layers) + " and vocabulary " + text(vocabulary) +
-                    " make more than 1e15 weights; is one of them, or the config.json, wrong?");
-  if (head_size <= 0)
-    throw UserError("model hidden_size " + text(hidden) + " is not divisible by heads " + text(heads));
+    throw UserError(
+        "model hidden_size {}, intermediate_size {}, layers {} and vocabulary {} make more than 1e15 weights; is one "
+        "of them, or the config.json, wrong?",
+        text(hidden), text(intermediate), text(layers), text(vocabulary));
+  if (head_size <= 0) throw UserError("model hidden_size {} is not divisible by heads {}", text(hidden), text(heads));
   if (key_value_heads <= 0 || heads % key_value_heads != 0)
-    throw UserError("model heads " + text(heads) + " is not divisible by key_value_heads " + text(key_value_heads));
+    throw UserError("model heads {} is not divisible by key_value_heads {}", text(heads), text(key_value_heads));
   if (rotary_fraction < 0.0 || rotary_fraction > 1.0)
-    throw UserError("model rotary_fraction is " + text(rotary_fraction) + "; it must be between 0 and 1");
+    throw UserError("model rotary_fraction is {}; it must be between 0 and 1", text(rotary_fraction));
   if (rotary_dimensions() % 2 != 0)
-    throw UserError("model rotary_fraction " + text(rotary_fraction) + " of a head of " + text(head_size) +
-                    " dimensions rotates " + text(rotary_dimensions()) + " of them; the number must be even");
+    throw UserError("model rotary_fraction {} of a head of {} dimensions rotates {} of them; the number must be even",
+                    text(rotary_fraction), text(head_size), text(rotary_dimensions()));
 }
 
 Decoder::Decoder(DecoderShape shape) {

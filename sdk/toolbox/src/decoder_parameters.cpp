@@ -1,5 +1,7 @@
 #include "decoder_parameters.hpp"
 
+#include <strata/format.hpp>
+
 #include <utility>
 
 namespace strata {
@@ -74,7 +76,7 @@ std::vector<ParameterInfo> embedding_parameters(const DecoderShape& shape) {
 
 std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int block) {
   const DecoderNames& names = shape.names;
-  const std::string prefix = names.block + std::to_string(block) + ".";
+  const std::string prefix = format("{}{}.", names.block, block);
   const std::int64_t inner = shape.heads * shape.head_size, shared = shape.key_value_heads * shape.head_size;
   const Split by_heads{.dimension = 0, .unit = shape.head_size};
   List list(shape);

@@ -56,9 +56,10 @@ void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
   const std::int64_t* values = tokens.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < tokens.numel(); ++i) {
     if (values[i] >= 0 && values[i] < vocabulary) continue;
-    throw UserError("token " + std::to_string(values[i]) + " at position " + std::to_string(i) +
-                    " of the micro-batch is outside the model's vocabulary of " + std::to_string(vocabulary) +
-                    "; the data was made with another tokenizer, or the model's vocabulary is too small");
+    throw UserError(
+        "token {} at position {} of the micro-batch is outside the model's vocabulary of {}; the data was made with "
+        "another tokenizer, or the model's vocabulary is too small",
+        values[i], i, vocabulary);
   }
 }
 

@@ -168,7 +168,7 @@ std::optional<ForeignFile> foreign_file(const InputFile& file) {
 
 void refuse_foreign_file(const InputFile& file) {
   if (const std::optional<ForeignFile> foreign = foreign_file(file))
-    throw UserError(Place{file.path()}, foreign->what + "; " + foreign->remedy);
+    throw UserError(Place{file.path()}, "{}; {}", foreign->what, foreign->remedy);
 }
 
 std::string other_encoding(const InputFile& file) {

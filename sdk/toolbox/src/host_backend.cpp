@@ -63,23 +63,23 @@ class HostBackend final : public c10d::Backend {
 // Its bytes, if it keeps this backend's rules for a tensor; the engine's group has checked the operation's own.
 std::byte* HostBackend::bytes_of(const at::Tensor& tensor) const {
   if (!tensor.is_cpu())
-    throw Bug(transport_->name() + " moves tensors in host memory; got one on " + tensor.device().str());
-  if (!tensor.is_contiguous()) throw Bug(transport_->name() + " moves contiguous tensors");
+    throw Bug("{} moves tensors in host memory; got one on {}", transport_->name(), tensor.device().str());
+  if (!tensor.is_contiguous()) throw Bug("{} moves contiguous tensors", transport_->name());
   return static_cast<std::byte*>(tensor.mutable_data_ptr());
 }
 
 const at::Tensor& HostBackend::only(const std::vector<at::Tensor>& tensors) const {
-  if (tensors.size() != 1) throw Bug(transport_->name() + " moves one tensor per operation");
+  if (tensors.size() != 1) throw Bug("{} moves one tensor per operation", transport_->name());
   return tensors.front();
 }
 
 Reduction HostBackend::reduction_of(const at::Tensor& tensor, const c10d::ReduceOp& operation) const {
   if (!reducible(tensor.scalar_type()))
-    throw Bug(transport_->name() + " cannot reduce dtype " + c10::toString(tensor.scalar_type()) +
-              "; it reduces float, double, bfloat16, half, int and long");
+    throw Bug("{} cannot reduce dtype {}; it reduces float, double, bfloat16, half, int and long", transport_->name(),
+              c10::toString(tensor.scalar_type()));
   const c10d::ReduceOp::RedOpType kind = operation;
   if (kind != c10d::ReduceOp::SUM && kind != c10d::ReduceOp::MAX)
-    throw Bug(transport_->name() + " reduces by SUM or MAX");
+    throw Bug("{} reduces by SUM or MAX", transport_->name());
   return {tensor.scalar_type(), kind == c10d::ReduceOp::SUM ? Fold::Sum : Fold::Max};
 }
 
@@ -229,7 +229,7 @@ c10::intrusive_ptr<c10d::Work> HostBackend::alltoall_base(at::Tensor& output, at
                                                           std::vector<int64_t>& output_splits,
                                                           std::vector<int64_t>& input_splits,
                                                           const c10d::AllToAllOptions&) {
-  if (!output_splits.empty() || !input_splits.empty()) throw Bug(transport_->name() + " exchanges equal parts only");
+  if (!output_splits.empty() || !input_splits.empty()) throw Bug("{} exchanges equal parts only", transport_->name());
   std::byte* to = bytes_of(output);
   const std::byte* from = bytes_of(input);
   const auto bytes = static_cast<std::int64_t>(input.nbytes()) / size_;

@@ -45,9 +45,9 @@ void check_targets(const at::Tensor& targets, std::int64_t vocabulary) {
   for (std::int64_t i = 0; i < targets.numel(); ++i) {
     if (values[i] == ignored_target || (values[i] >= 0 && values[i] < vocabulary)) continue;
     throw UserError(
-        "target " + std::to_string(values[i]) + " at position " + std::to_string(i) +
-        " of the micro-batch is outside the model's vocabulary of " + std::to_string(vocabulary) +
-        " and not -100 (ignored); the data was made with another tokenizer, or the model's vocabulary is too small");
+        "target {} at position {} of the micro-batch is outside the model's vocabulary of {} and not -100 (ignored); "
+        "the data was made with another tokenizer, or the model's vocabulary is too small",
+        values[i], i, vocabulary);
   }
 }
 

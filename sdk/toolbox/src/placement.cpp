@@ -10,12 +10,12 @@ namespace strata::toolbox {
 namespace {
 
 void require_a_layer_for_each(std::size_t layers, int parts) {
-  if (parts < 1) throw UserError("cannot split layers into " + std::to_string(parts) + " parts: at least 1 is needed");
+  if (parts < 1) throw UserError("cannot split layers into {} parts: at least 1 is needed", parts);
   if (layers < static_cast<std::size_t>(parts)) {
-    throw UserError("the model has " + std::to_string(layers) + " layers but the pipeline has " +
-                    std::to_string(parts) +
-                    " chunks (stages x chunks per stage); every chunk needs a layer: use at most " +
-                    std::to_string(layers) + " chunks");
+    throw UserError(
+        "the model has {} layers but the pipeline has {} chunks (stages x chunks per stage); every chunk needs a "
+        "layer: use at most {} chunks",
+        layers, parts, layers);
   }
 }
 
@@ -137,8 +137,10 @@ std::vector<std::pair<int, int>> split_by_weight(const std::vector<std::int64_t>
 
 void require_one_chunk(const PipelineShape& shape) {
   if (shape.chunks_per_stage != 1)
-    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
-                    "; leave parallel.chunks out, or use scheduler interleaved_1f1b");
+    throw UserError(
+        "this schedule runs one chunk per stage, but there are {}; leave parallel.chunks out, or use scheduler "
+        "interleaved_1f1b",
+        shape.chunks_per_stage);
 }
 
 Placement place_on(std::vector<int> stage_of_chunk, const std::vector<LayerCost>& layers, const PipelineShape& shape) {
@@ -166,8 +168,10 @@ Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShap
 
 void require_two_chunks(const PipelineShape& shape) {
   if (shape.chunks_per_stage != 2)
-    throw UserError("this schedule runs two chunks per stage, but parallel.chunks is " +
-                    std::to_string(shape.chunks_per_stage) + "; leave it out, or use scheduler zero_bubble_h1");
+    throw UserError(
+        "this schedule runs two chunks per stage, but parallel.chunks is {}; leave it out, or use scheduler "
+        "zero_bubble_h1",
+        shape.chunks_per_stage);
 }
 
 std::vector<int> stages_of_a_v(int stages) {

@@ -99,7 +99,7 @@ void reduce_in_rank_order(std::byte* output, const std::vector<const std::byte*>
     case at::kLong:
       return reduce_as<std::int64_t>(output, parts, elements, reduction.fold);
     default:
-      throw Bug(std::string("cannot sum tensors of dtype ") + c10::toString(reduction.dtype));
+      throw Bug("cannot sum tensors of dtype {}", c10::toString(reduction.dtype));
   }
 }
 

@@ -45,9 +45,10 @@ std::string RowSums::attach(PartitionContext& context, Group& group) {
     if (embedding == info.parameters.end()) continue;
     found = true;
     if (!embedding->info.tie.empty())
-      throw UserError("sparse_gradients is true and " + embedding->info.name +
-                      " is tied: it is the weight of the head too, whose gradient touches every row, so that nothing "
-                      "is saved; leave sparse_gradients out, or untie embedding and head");
+      throw UserError(
+          "sparse_gradients is true and {} is tied: it is the weight of the head too, whose gradient touches every "
+          "row, so that nothing is saved; leave sparse_gradients out, or untie embedding and head",
+          embedding->info.name);
     if (info.trainable) widths_[static_cast<std::size_t>(info.id)] = embedding_width(*embedding);
   }
   return has_first_layer && !found ? "sparse_gradients changes nothing: the model's first layer has no embedding, a "

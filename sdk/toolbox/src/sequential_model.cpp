@@ -47,18 +47,18 @@ class DescribingContext final : public ModelContext {
 Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
   if (last && !output.loss_sum.defined())
     throw UserError(
-        "layer " + info.name +
-        " is the last layer but returns no loss_sum; return the sum of the loss over the micro-batch's valid tokens");
+        "layer {} is the last layer but returns no loss_sum; return the sum of the loss over the micro-batch's valid "
+        "tokens",
+        info.name);
   if (!last && output.activations.empty())
-    throw UserError("layer " + info.name + " returns no activations, but another layer follows it");
+    throw UserError("layer {} returns no activations, but another layer follows it", info.name);
   return last ? Tensors{} : std::move(output.activations);
 }
 
 }  // namespace
 
 SequentialModel::SequentialModel(std::int64_t vocabulary) : vocabulary_(vocabulary) {
-  if (vocabulary < 1)
-    throw UserError("the model's vocabulary is " + std::to_string(vocabulary) + "; it must be at least 1");
+  if (vocabulary < 1) throw UserError("the model's vocabulary is {}; it must be at least 1", vocabulary);
 }
 
 SequentialModel::~SequentialModel() = default;
@@ -67,8 +67,10 @@ void SequentialModel::add_layer(const std::string& name, MakeLayer make) {
   if (name.empty())
     throw UserError("a layer of a SequentialModel has no name; give it one, because parameter names are made from it");
   if (std::any_of(layers_.begin(), layers_.end(), [&](const Named& layer) { return layer.name == name; }))
-    throw UserError("two layers of a SequentialModel are called " + name +
-                    "; give them different names, because parameter names are made from them");
+    throw UserError(
+        "two layers of a SequentialModel are called {}; give them different names, because parameter names are made "
+        "from them",
+        name);
   layers_.push_back({name, std::move(make)});
   description_.reset();
 }
@@ -132,8 +134,8 @@ CheckpointNames SequentialModel::checkpoint_names() const {
 
 std::string SequentialModel::hugging_face_config(at::ScalarType dtype) const {
   const std::string name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
-  return "{\"model_type\": \"strata_sequential\", \"vocab_size\": " + std::to_string(vocabulary_) +
-         ", \"torch_dtype\": \"" + name + "\"}\n";
+  return format("{{\"model_type\": \"strata_sequential\", \"vocab_size\": {}, \"torch_dtype\": \"{}\"}}\n", vocabulary_,
+                name);
 }
 
 }  // namespace strata

@@ -48,7 +48,7 @@ BufferRange ShardedGradients::part(const FlatParameter& flat, const ShardLayout:
 
 LentGradient ShardedGradients::gradient(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
-  if (std::exchange(home.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
+  if (std::exchange(home.lent, true)) throw Bug("the gradient of {} is lent already", flat.info().name);
   const auto lend = [&](const at::Tensor& whole, bool empty) -> LentGradient {
     const std::int64_t elements = flat.elements();
     if (empty) whole.narrow(0, elements, whole.numel() - elements).zero_();  // the padding travels too
@@ -64,8 +64,7 @@ LentGradient ShardedGradients::gradient(FlatParameter& flat, Accumulation accumu
 
 void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
-  if (!std::exchange(home.lent, false))
-    throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
+  if (!std::exchange(home.lent, false)) throw Bug("the gradient of {} is reduced and was not lent", flat.info().name);
   if (sharding_.compression && accumulation.first) compressed_.update_begins(flat);
   if (home.whole && !accumulation.last) return;
   if (sharding_.exchange != nullptr && sharding_.exchange->leaves_gradients()) return;

@@ -211,7 +211,7 @@ void ShardedParameters::publish(FlatParameter& flat) {
   if (!home.whole) {
     // The parts are the published form: the next gather sends the new values.
     if (flat.residence() != Residence::Released)
-      throw Bug(flat.info().name + " is " + to_string(flat.residence()) + " while its values change");
+      throw Bug("{} is {} while its values change", flat.info().name, to_string(flat.residence()));
     home.secondary_current = false;
     measure(home);
     home.written->record(StreamKind::Compute);

@@ -43,7 +43,7 @@ void SignExchange::connect(Group& group, RunContext& run, const std::vector<std:
       };
       Errors errors{zeros(", error of its signs", elements), zeros(", error of its mean's signs", end - begin)};
       errors_.emplace(std::pair(piece.parameter, piece.begin), std::move(errors));
-      layout_ += ", " + piece.parameter + " " + std::to_string(piece.begin) + ":" + std::to_string(piece.end);
+      layout_ += format(", {} {}:{}", piece.parameter, piece.begin, piece.end);
     }
     largest = std::max(largest, message_bytes(sizes));
   }

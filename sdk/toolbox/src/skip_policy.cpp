@@ -1,3 +1,4 @@
+#include <strata/format.hpp>
 #include <strata/state_stream.hpp>
 #include <strata/toolbox/skip_policy.hpp>
 
@@ -11,10 +12,11 @@ Verdict SkipPolicy::judge(const GradientHealth& health) {
 }
 
 std::string SkipPolicy::stop_reason() const {
-  return "the gradients of " + std::to_string(consecutive_) + " consecutive steps, the last one step " +
-         std::to_string(last_step_) + ", were not finite; max_consecutive_skips allows " + std::to_string(limit_) +
-         ": the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint; if its "
-         "first steps were like that, check the weights it began with and whether the model computes in this precision";
+  return format(
+      "the gradients of {} consecutive steps, the last one step {}, were not finite; max_consecutive_skips allows {}: "
+      "the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint; if its "
+      "first steps were like that, check the weights it began with and whether the model computes in this precision",
+      consecutive_, last_step_, limit_);
 }
 
 void SkipPolicy::save(StateWriter& writer) const {

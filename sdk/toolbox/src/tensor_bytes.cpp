@@ -26,7 +26,7 @@ void load_tensors(const StateReader& reader, const std::string& name, const std:
       at = 0;
     }
     if (bytes.size() - at < tensors[i].nbytes() || (!together && bytes.size() != tensors[i].nbytes()))
-      throw UserError(name + ": the checkpoint has another number of bytes");
+      throw UserError("{}: the checkpoint has another number of bytes", name);
     if (tensors[i].nbytes() > 0)
       tensors[i].copy_(
           at::from_blob(bytes.data() + at, tensors[i].sizes(), at::TensorOptions().dtype(tensors[i].scalar_type())));

@@ -57,14 +57,14 @@ TokenFile::TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes)
   strata_check(header_bytes <= file_.size(), "TokenFile: a header longer than the file");
   const std::uint64_t bytes = file_.size() - header_bytes;
   if (bytes == 0) {
-    throw UserError(Place{path()}, std::string(header_bytes == 0 ? "is empty" : "holds no tokens") +
-                                       "; a token file needs at least seq_len + 1 tokens");
+    throw UserError(Place{path()}, "{}; a token file needs at least seq_len + 1 tokens",
+                    header_bytes == 0 ? "is empty" : "holds no tokens");
   }
   if (bytes % width != 0) {
-    throw UserError(Place{path()}, "holds " + std::to_string(bytes) +
-                                       " bytes of tokens, which is not a whole number of " + to_string(type) +
-                                       " tokens (" + std::to_string(width) +
-                                       " bytes each); is it cut off, or of another type?");
+    throw UserError(Place{path()},
+                    "holds {} bytes of tokens, which is not a whole number of {} tokens ({} bytes each); is it cut "
+                    "off, or of another type?",
+                    bytes, to_string(type), width);
   }
   token_count_ = static_cast<std::int64_t>(bytes / width);
 }
@@ -89,25 +89,24 @@ TokenFiles::TokenFiles(std::vector<TokenFile> files, std::vector<TokenFile> mask
   const TokenType type = files_.front().type();
   for (const TokenFile& file : files_) {
     if (file.type() != type) {
-      throw UserError(Place{file.path()}, std::string("its tokens are ") + to_string(file.type()) + ", but those of " +
-                                              files_.front().path() + " are " + to_string(type) +
-                                              "; all files of a data set must have the same token type");
+      throw UserError(
+          Place{file.path()},
+          "its tokens are {}, but those of {} are {}; all files of a data set must have the same token type",
+          to_string(file.type()), files_.front().path(), to_string(type));
     }
     first_.push_back(first_.back() + file.token_count());
   }
   if (masks_.empty()) return;
   if (masks_.size() != files_.size())
-    throw UserError(Place{masks_.front().path()}, "is one of " + std::to_string(masks_.size()) +
-                                                      " files of a mask, and the tokens are in " +
-                                                      std::to_string(files_.size()) + "; each file has its own mask");
+    throw UserError(Place{masks_.front().path()},
+                    "is one of {} files of a mask, and the tokens are in {}; each file has its own mask", masks_.size(),
+                    files_.size());
   for (std::size_t i = 0; i < files_.size(); ++i)
     if (masks_[i].token_count() != files_[i].token_count() || masks_[i].type() != TokenType::U8)
-      throw UserError(Place{masks_[i].path()}, "holds " + std::to_string(masks_[i].token_count()) +
-                                                   " numbers of type " + to_string(masks_[i].type()) + ", and " +
-                                                   files_[i].path() + " has " +
-                                                   std::to_string(files_[i].token_count()) +
-                                                   " tokens; a mask has one byte for each token, 1 for a target and 0 "
-                                                   "for a token that the loss ignores");
+      throw UserError(Place{masks_[i].path()},
+                      "holds {} numbers of type {}, and {} has {} tokens; a mask has one byte for each token, 1 for a "
+                      "target and 0 for a token that the loss ignores",
+                      masks_[i].token_count(), to_string(masks_[i].type()), files_[i].path(), files_[i].token_count());
 }
 
 std::vector<TokenFileInfo> TokenFiles::files() const {
@@ -144,10 +143,9 @@ void TokenFiles::copy_mask(std::int64_t first, std::int64_t count, std::uint8_t*
     for (std::int64_t i = 0; i < here; ++i) {
       const std::int64_t value = mask[static_cast<std::size_t>(i)];
       if (value > 1)
-        throw UserError(Place{masks_[file].path()}, "byte " + std::to_string(from + i) + " is " +
-                                                        std::to_string(value) +
-                                                        "; a mask holds 1 for a target and 0 "
-                                                        "for a token that the loss ignores");
+        throw UserError(Place{masks_[file].path()},
+                        "byte {} is {}; a mask holds 1 for a target and 0 for a token that the loss ignores", from + i,
+                        value);
       is_target[behind + i] = static_cast<std::uint8_t>(value);
     }
   });
@@ -187,20 +185,19 @@ void write_token_file(const std::string& path, TokenType type, const std::vector
     for (const std::int64_t token : tokens) {
       const auto integer = static_cast<Integer>(token);
       if (static_cast<std::int64_t>(integer) != token)
-        throw UserError(Place{path}, "token " + std::to_string(token) + " does not fit a " + to_string(type));
+        throw UserError(Place{path}, "token {} does not fit a {}", token, to_string(type));
       written = written && std::fwrite(&integer, sizeof integer, 1, file.get()) == 1;
     }
   });
   written = written && std::fflush(file.get()) == 0;
-  if (!written) throw EnvironmentError(path + ": cannot be written: " + std::generic_category().message(errno));
+  if (!written) throw EnvironmentError("{}: cannot be written: {}", path, std::generic_category().message(errno));
 }
 
 std::int64_t RowSamples::per_epoch(const DataSet& set, std::int64_t seq_len) {
   const std::int64_t tokens = set.token_count();
   if (tokens - 1 >= seq_len) return (tokens - 1) / seq_len;
-  throw UserError(Place{set.files().front().path}, "holds " + std::to_string(tokens) +
-                                                       " tokens, but one sample of seq_len " + std::to_string(seq_len) +
-                                                       " needs " + std::to_string(seq_len + 1));
+  throw UserError(Place{set.files().front().path}, "holds {} tokens, but one sample of seq_len {} needs {}", tokens,
+                  seq_len, seq_len + 1);
 }
 
 RowSamples::RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order)

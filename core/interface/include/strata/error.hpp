@@ -1,8 +1,10 @@
 // Three error classes, by the place of the fix. UserError: in a config, a file or a command line. EnvironmentError: on
 // the machine, e.g. a full disk, a missing library, a rank that died. Bug: in the code of Strata or of a plugin. Every
-// text names what was found, the rule it breaks and the remedy.
+// text names what was found, the rule it breaks and the remedy: UserError("{} is {}; give {}", key, value, choices),
+// see format.hpp.
 #pragma once
 #include <strata/export.hpp>
+#include <strata/format.hpp>
 
 #include <stdexcept>
 #include <string>
@@ -19,16 +21,6 @@ struct Place {
 // Returns "train.yaml:12:3", "train.yaml", or "" for an empty place.
 STRATA_EXPORT std::string to_string(const Place& place);
 
-// Place in C++ code; as a default argument, the caller's place. Replaces std::source_location for compilers that lack
-// it (clang 14 with libstdc++ 12).
-struct SourcePlace {
-  const char* file = "";
-  int line = 0;
-  static constexpr SourcePlace current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
-  }
-};
-
 class STRATA_EXPORT Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -40,8 +32,16 @@ class STRATA_EXPORT Error : public std::runtime_error {
 class STRATA_EXPORT UserError : public Error {
  public:
   explicit UserError(const std::string& text) : Error(text) {}
+  template <typename... Values>
+  requires(sizeof...(Values) > 0) explicit UserError(const FormatText<std::type_identity_t<Values>...>& text,
+                                                     const Values&... values)
+      : Error(format(text, values...)) {}
   // Makes the text "FILE:LINE:COLUMN: text".
   UserError(const Place& place, const std::string& text);
+  template <typename... Values>
+  requires(sizeof...(Values) > 0)
+      UserError(const Place& place, const FormatText<std::type_identity_t<Values>...>& text, const Values&... values)
+      : UserError(place, format(text, values...)) {}
   ~UserError() override;
   int exit_status() const noexcept override { return 2; }
 };
@@ -49,6 +49,10 @@ class STRATA_EXPORT UserError : public Error {
 class STRATA_EXPORT EnvironmentError : public Error {
  public:
   using Error::Error;
+  template <typename... Values>
+  requires(sizeof...(Values) > 0) explicit EnvironmentError(const FormatText<std::type_identity_t<Values>...>& text,
+                                                            const Values&... values)
+      : Error(format(text, values...)) {}
   ~EnvironmentError() override;
   int exit_status() const noexcept override { return 3; }
 };
@@ -57,6 +61,10 @@ class STRATA_EXPORT Bug : public Error {
  public:
   // Makes the text "FILE:LINE: text"; `text` names the broken rule of the code.
   explicit Bug(const std::string& text, SourcePlace where = SourcePlace::current());
+  template <typename... Values>
+  requires(sizeof...(Values) > 0) explicit Bug(const FormatText<std::type_identity_t<Values>...>& text,
+                                               const Values&... values)
+      : Bug(format(text, values...), text.where) {}
   ~Bug() override;
   int exit_status() const noexcept override { return 70; }
 };

@@ -31,7 +31,7 @@ class PluginLibrary {
   // kind.
   template <class Interface>
   std::unique_ptr<Interface> make(PluginContext& context) const {
-    if (kind_of<Interface> != kind_) throw Bug(name_ + " is of another kind than the test takes it for");
+    if (kind_of<Interface> != kind_) throw Bug("{} is of another kind than the test takes it for", name_);
     return std::unique_ptr<Interface>(static_cast<Interface*>(entry_->create(context)));
   }
 

@@ -44,13 +44,13 @@ class SavedState final : public StateWriter, public StateReader {
 
   void put(std::string_view name, Value value) {
     if (!values_.emplace(std::string(name), std::move(value)).second)
-      throw Bug("a plugin saved two values named '" + std::string(name) + "'");
+      throw Bug("a plugin saved two values named '{}'", name);
   }
   template <class T>
   const T& get(std::string_view name) const {
     const auto found = values_.find(name);
     if (found == values_.end() || !std::holds_alternative<T>(found->second))
-      throw UserError("the saved state has no value of this type named '" + std::string(name) + "'");
+      throw UserError("the saved state has no value of this type named '{}'", name);
     return std::get<T>(found->second);
   }
   std::map<std::string, Value, std::less<>> values_;

@@ -35,8 +35,7 @@ struct AdamHyperparameters {
 inline void check_betas(const std::string& optimizer, const std::vector<double>& betas,
                         const std::string& option = "betas") {
   if (betas.size() != 2 || betas[0] >= 1.0 || betas[1] >= 1.0)
-    throw UserError("optimizer " + optimizer + ": " + option +
-                    " must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
+    throw UserError("optimizer {}: {} must be two numbers from 0 to below 1, e.g. [0.9, 0.999]", optimizer, option);
 }
 
 // Reads options with betas, epsilon and weight_decay. Throws as check_betas does.

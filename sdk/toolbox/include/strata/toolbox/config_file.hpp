@@ -15,7 +15,7 @@ namespace strata {
   constexpr std::size_t shown = 120;
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
   if (text.size() > shown) text = text.substr(0, shown) + "...";
-  throw UserError("config.json: " + key + " is " + text + "; " + rule);
+  throw UserError("config.json: {} is {}; {}", key, text, rule);
 }
 
 // Returns the value as T. Throws UserError naming the key for a value of another type, null included.
@@ -65,7 +65,7 @@ inline nlohmann::json parse_config(const std::string& text) {
   } catch (const nlohmann::json::exception& error) {
     const std::string what = error.what();  // "[json.exception...] parse error at line 1, ..."
     const std::size_t end = what.find("] ");
-    throw UserError("config.json is not JSON: " + (end == std::string::npos ? what : what.substr(end + 2)));
+    throw UserError("config.json is not JSON: {}", end == std::string::npos ? what : what.substr(end + 2));
   }
   if (!file.is_object()) throw UserError("config.json is not a JSON object");
   return file;

@@ -66,7 +66,7 @@ inline nlohmann::json rotary_dictionary(const nlohmann::json& file) {
 
 inline double required(const nlohmann::json& rope, const std::string& type, const std::string& key) {
   if (!rope.contains(key))
-    throw UserError("config.json: " + key + " is missing beside the rope_type \"" + type + "\", which needs it");
+    throw UserError("config.json: {} is missing beside the rope_type \"{}\", which needs it", key, type);
   return value_of<double>(key, rope.at(key));
 }
 

@@ -51,8 +51,8 @@ class DecoderModel : public Model {
       decoder_.emplace(complete(std::move(shape)));
     } catch (const UserError& error) {
       if (absent.empty()) throw;
-      throw UserError(std::string(error.what()) + "; config.json leaves out " + absent +
-                      ", and the default of its model_type was taken");
+      throw UserError("{}; config.json leaves out {}, and the default of its model_type was taken", error.what(),
+                      absent);
     }
     file_ = file;
     if (in_file_ == nullptr) return;
@@ -117,10 +117,10 @@ class DecoderModel : public Model {
   void check_length(std::int64_t tokens) const {
     const std::int64_t window = shape().attention_window;
     if (window > 0 && tokens > window)
-      throw UserError("model.seq_len is " + std::to_string(tokens) + ", and config.json has sliding_window " +
-                      std::to_string(window) +
-                      ", while attention here sees all tokens before a token; set model.seq_len to at most " +
-                      std::to_string(window));
+      throw UserError(
+          "model.seq_len is {}, and config.json has sliding_window {}, while attention here sees all tokens before a "
+          "token; set model.seq_len to at most {}",
+          tokens, window, window);
   }
 
   // Returns the origin of a key's value.
@@ -154,9 +154,10 @@ class DecoderModel : public Model {
         refuse_key(name, value, "a model of a file has at most " + std::to_string(most_layers) + " layers");
       const std::int64_t given = given_.*member;
       if (key.kind == Kind::Size && given != 0 && given != value)  // one of them is not what the user means
-        throw UserError("model " + std::string(key.option) + " is " + std::to_string(given) +
-                        " by the options or the preset, but config.json has " + name + " " + std::to_string(value) +
-                        "; remove the option and the preset to use the file's sizes");
+        throw UserError(
+            "model {} is {} by the options or the preset, but config.json has {} {}; remove the option and the preset "
+            "to use the file's sizes",
+            key.option, given, name, value);
     } else if constexpr (std::is_same_v<T, double>) {
       if (value < 0.0) refuse_key(name, value, "it must be at least 0");
       if (key.kind == Kind::Chance && value > most_dropped)

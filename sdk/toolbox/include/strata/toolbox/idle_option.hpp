@@ -16,8 +16,8 @@ void check_idle(const std::string& plugin, const std::string& option, const Valu
   if (value == otherwise) return;
   std::ostringstream text;
   text << std::boolalpha << value;
-  throw UserError(plugin + ": " + option + " is " + text.str() + ", but it has no effect without " + without +
-                  "; set that, or remove " + option);
+  throw UserError("{}: {} is {}, but it has no effect without {}; set that, or remove {}", plugin, option, text.str(),
+                  without, option);
 }
 
 }  // namespace strata::toolbox

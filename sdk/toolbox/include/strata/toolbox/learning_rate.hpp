@@ -39,8 +39,7 @@ inline std::int64_t warmup_value(std::int64_t update) {
 
 // Throws UserError for values below 0 other than -1, which means "use another setting".
 inline void check_minus_one_or_more(double value, const std::string& option) {
-  if (value < 0 && value != -1)
-    throw UserError(option + " is " + std::to_string(value) + "; it must be -1, 0 or above 0");
+  if (value < 0 && value != -1) throw UserError("{} is {}; it must be -1, 0 or above 0", option, value);
 }
 
 }  // namespace strata::toolbox

@@ -82,12 +82,15 @@ void check_scaling(const std::string& name, const Options& options) {
   int exponent = 0;
   const double factor = options.gradient_predivide_factor;
   if (!(factor > 0.0) || std::frexp(factor, &exponent) != 0.5 || std::abs(exponent - 1) > 24)
-    throw UserError(name + ": gradient_predivide_factor is " + std::to_string(factor) +
-                    "; it must be a power of two from 2^-24 to 2^24, so that the scaling cancels exactly");
+    throw UserError(
+        "{}: gradient_predivide_factor is {}; it must be a power of two from 2^-24 to 2^24, so that the scaling "
+        "cancels exactly",
+        name, factor);
   if (options.prescale_gradients && factor != 1.0)
-    throw UserError(name + ": gradient_predivide_factor is " + std::to_string(factor) +
-                    ", but it has no effect while prescale_gradients is true; set prescale_gradients to false, or "
-                    "remove the factor");
+    throw UserError(
+        "{}: gradient_predivide_factor is {}, but it has no effect while prescale_gradients is true; set "
+        "prescale_gradients to false, or remove the factor",
+        name, factor);
 }
 
 // Reads and checks STRATA_REDUCE_OPTIONS. `name`: the plugin's name, for errors.
@@ -118,17 +121,19 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
   const std::string& name = context.plugin_name();
   const bool weights = options.weights_on_wire != "exact", gradients = options.gradients_on_wire != "exact";
   if (gradients && !settings.gradients.reduce_scatter)
-    throw UserError(name + ": gradients_on_wire is " + options.gradients_on_wire +
-                    " and reduce_scatter is false; compressed gradients are summed by an exchange of their own: leave "
-                    "reduce_scatter out");
+    throw UserError(
+        "{}: gradients_on_wire is {} and reduce_scatter is false; compressed gradients are summed by an exchange of "
+        "their own: leave reduce_scatter out",
+        name, options.gradients_on_wire);
   if (options.error_feedback && !gradients)
-    throw UserError(name +
-                    ": error_feedback is true, but it has no effect while gradients_on_wire is exact; set "
-                    "gradients_on_wire to int8 or int4, or remove error_feedback");
+    throw UserError(
+        "{}: error_feedback is true, but it has no effect while gradients_on_wire is exact; set gradients_on_wire to "
+        "int8 or int4, or remove error_feedback",
+        name);
   const Options unset;
   const auto has_no_effect = [&](const std::string& option, const auto& value, const std::string& without) {
-    throw UserError(name + ": " + option + " is " + std::to_string(value) + ", but it has no effect without " +
-                    without + "; set that, or remove " + option);
+    throw UserError("{}: {} is {}, but it has no effect without {}; set that, or remove {}", name, option, value,
+                    without, option);
   };
   if (!options.error_feedback && options.error_beta != unset.error_beta)
     has_no_effect("error_beta", options.error_beta, "error_feedback");
@@ -138,15 +143,17 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
     has_no_effect("wire_block_size", options.wire_block_size, "weights_on_wire or gradients_on_wire");
   if constexpr (requires { options.sparse_gradients; }) settings.gradients.rows = options.sparse_gradients;
   if (gradients && settings.gradients.rows)
-    throw UserError(name + ": gradients_on_wire is " + options.gradients_on_wire +
-                    " and sparse_gradients is true; rows travel as they are: leave one of the two out");
+    throw UserError(
+        "{}: gradients_on_wire is {} and sparse_gradients is true; rows travel as they are: leave one of the two out",
+        name, options.gradients_on_wire);
   if (weights) settings.parameters.compression = BlockFormat{8, options.wire_block_size};
   auto* const code = static_cast<WeightCode*>(context.extension(WeightCode::id));
   if (code != nullptr && code->is_wanted()) settings.parameters.code = code;
   if (settings.parameters.code != nullptr && weights)
-    throw UserError(name + ": weights_on_wire is " + options.weights_on_wire +
-                    " and the precision policy has weights travel as it multiplies them; they travel in one way: leave "
-                    "weights_on_wire out, or the precision's option that asks for the other");
+    throw UserError(
+        "{}: weights_on_wire is {} and the precision policy has weights travel as it multiplies them; they travel in "
+        "one way: leave weights_on_wire out, or the precision's option that asks for the other",
+        name, options.weights_on_wire);
   if (gradients)
     settings.gradients.compression =
         GradientCompression{{options.gradients_on_wire == "int8" ? 8 : 4, options.wire_block_size},
