@@ -22,35 +22,36 @@ namespace strata::gpt2 {
          "Dropout probability of the attention and MLP outputs, before they are added to the residual stream.")
 STRATA_OPTIONS(Gpt2Options, GPT2_OPTIONS)
 
-constexpr DecoderPreset presets[]{{"gpt2", 768, 12, 12, 3072, 50257},
+constexpr DecoderPreset presets[]{{"none", 0, 0, 0, 0, 0},
+                                  {"gpt2", 768, 12, 12, 3072, 50257},
                                   {"gpt2-medium", 1024, 24, 16, 4096, 50257},
                                   {"gpt2-large", 1280, 36, 20, 5120, 50257},
                                   {"gpt2-xl", 1600, 48, 25, 6400, 50257}};
 
-DecoderShape shape_of(const Gpt2Options& options) {
-  DecoderShape shape = sizes_of(options, presets);
-  shape.maximum_positions = options.maximum_positions;
-  shape.norm_epsilon = options.layer_norm_epsilon;
-  shape.mlp = DecoderShape::Mlp::GeluByTanh;
-  shape.projections = DecoderShape::Projections::ByKind;
-  shape.tie_embeddings = options.tie_embeddings;
-  shape.learned_positions = true;
-  shape.embedding_dropout = options.embedding_dropout;
-  shape.attention_dropout = options.attention_dropout;
-  shape.hidden_dropout = options.hidden_dropout;
-  shape.names = {.base = "transformer.",
-                 .embedding = "transformer.wte",
-                 .positions = "transformer.wpe",
-                 .block = "transformer.h.",
-                 .final_norm = "transformer.ln_f",
-                 .head = "lm_head",
-                 .attention_norm = "ln_1",
-                 .mlp_norm = "ln_2",
-                 .query_key_value = "attn.c_attn",
-                 .attention_output = "attn.c_proj",
-                 .up = "mlp.c_fc",
-                 .down = "mlp.c_proj"};
-  return shape;
+DecoderSettings settings_of(const Gpt2Options& options) {
+  DecoderSettings settings = sizes_of(options, preset_of(options.preset, presets));
+  settings.maximum_positions = options.maximum_positions;
+  settings.norm_epsilon = options.layer_norm_epsilon;
+  settings.block.mlp = BlockShape::Mlp::GeluByTanh;
+  settings.projections = DecoderShape::Projections::ByKind;
+  settings.tie_embeddings = options.tie_embeddings;
+  settings.learned_positions = true;
+  settings.embedding_dropout = options.embedding_dropout;
+  settings.attention_dropout = options.attention_dropout;
+  settings.hidden_dropout = options.hidden_dropout;
+  settings.names = {.base = "transformer.",
+                    .embedding = "transformer.wte",
+                    .positions = "transformer.wpe",
+                    .block = "transformer.h.",
+                    .final_norm = "transformer.ln_f",
+                    .head = "lm_head",
+                    .attention_norm = "ln_1",
+                    .mlp_norm = "ln_2",
+                    .query_key_value = "attn.c_attn",
+                    .attention_output = "attn.c_proj",
+                    .up = "mlp.c_fc",
+                    .down = "mlp.c_proj"};
+  return settings;
 }
 
 class Gpt2 final : public DecoderModel {
@@ -58,20 +59,20 @@ class Gpt2 final : public DecoderModel {
 
  public:
   Gpt2(PluginContext& context, const Gpt2Options& options)
-      : DecoderModel(context, shape_of(options),
-                     {{"n_embd", "hidden_size", &DecoderShape::hidden, Kind::Size, "hidden_size"},
-                      {"n_layer", "layers", &DecoderShape::layers, Kind::Size, "num_hidden_layers"},
-                      {"n_head", "heads", &DecoderShape::heads, Kind::Size, "num_attention_heads"},
-                      {"n_inner", "intermediate_size", &DecoderShape::intermediate, Kind::Derived},
-                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, Kind::Size},
-                      {"n_positions", "maximum_positions", &DecoderShape::maximum_positions, Kind::Count,
+      : DecoderModel(context, settings_of(options),
+                     {{"n_embd", "hidden_size", &DecoderSettings::hidden, Kind::Size, "hidden_size"},
+                      {"n_layer", "layers", &DecoderSettings::layers, Kind::Size, "num_hidden_layers"},
+                      {"n_head", "heads", &DecoderSettings::heads, Kind::Size, "num_attention_heads"},
+                      {"n_inner", "intermediate_size", &DecoderSettings::intermediate, Kind::Derived},
+                      {"vocab_size", "vocabulary", &DecoderSettings::vocabulary, Kind::Size},
+                      {"n_positions", "maximum_positions", &DecoderSettings::maximum_positions, Kind::Count,
                        "max_position_embeddings"},
-                      {"layer_norm_epsilon", "layer_norm_epsilon", &DecoderShape::norm_epsilon},
-                      {"tie_word_embeddings", "tie_embeddings", &DecoderShape::tie_embeddings},
-                      {"initializer_range", "initializer_range", &DecoderShape::initializer_range},
-                      {"embd_pdrop", "embedding_dropout", &DecoderShape::embedding_dropout, Kind::Chance},
-                      {"attn_pdrop", "attention_dropout", &DecoderShape::attention_dropout, Kind::Chance},
-                      {"resid_pdrop", "hidden_dropout", &DecoderShape::hidden_dropout, Kind::Chance}}) {}
+                      {"layer_norm_epsilon", "layer_norm_epsilon", &DecoderSettings::norm_epsilon},
+                      {"tie_word_embeddings", "tie_embeddings", &DecoderSettings::tie_embeddings},
+                      {"initializer_range", "initializer_range", &DecoderSettings::initializer_range},
+                      {"embd_pdrop", "embedding_dropout", &DecoderSettings::embedding_dropout, Kind::Chance},
+                      {"attn_pdrop", "attention_dropout", &DecoderSettings::attention_dropout, Kind::Chance},
+                      {"resid_pdrop", "hidden_dropout", &DecoderSettings::hidden_dropout, Kind::Chance}}) {}
 
   CheckpointNames checkpoint_names() const override {
     CheckpointNames names = DecoderModel::checkpoint_names();
@@ -83,35 +84,36 @@ class Gpt2 final : public DecoderModel {
  private:
   // The weights that write to the residual stream begin smaller, by the number of times that they do (Radford et al.
   // 2019, section 2.3).
-  DecoderShape complete(DecoderShape shape) const override {
-    if (shape.intermediate == 0) shape.intermediate = 4 * shape.hidden;
-    if (shape.layers > 0)
-      shape.output_initializer_range = shape.initializer_range / std::sqrt(2.0 * static_cast<double>(shape.layers));
-    return DecoderModel::complete(std::move(shape));
+  DecoderSettings complete(DecoderSettings settings) const override {
+    if (settings.intermediate == 0) settings.intermediate = 4 * settings.hidden;
+    if (settings.layers > 0)
+      settings.output_initializer_range =
+          settings.initializer_range / std::sqrt(2.0 * static_cast<double>(settings.layers));
+    return DecoderModel::complete(std::move(settings));
   }
 
   // GPT2Config's defaults.
-  void start(const nlohmann::json& file, DecoderShape& shape) override {
+  void start(const nlohmann::json& file, DecoderSettings& settings) override {
     require_key(file, "model_type", "gpt2", "this model is gpt2");
-    shape.hidden = 768;
-    shape.layers = shape.heads = 12;
-    shape.intermediate = 0;
-    shape.vocabulary = 50257;
-    shape.maximum_positions = 1024;
-    shape.norm_epsilon = 1e-5;
-    shape.tie_embeddings = true;
-    shape.initializer_range = 0.02;
-    shape.embedding_dropout = shape.attention_dropout = shape.hidden_dropout = 0.1;
+    settings.hidden = 768;
+    settings.layers = settings.heads = 12;
+    settings.intermediate = 0;
+    settings.vocabulary = 50257;
+    settings.maximum_positions = 1024;
+    settings.norm_epsilon = 1e-5;
+    settings.tie_embeddings = true;
+    settings.initializer_range = 0.02;
+    settings.embedding_dropout = settings.attention_dropout = settings.hidden_dropout = 0.1;
   }
 
-  void read(const nlohmann::json& file, DecoderShape& shape) override {
-    shape.mlp = read_activation(file, "activation_function", "gelu_new", /*gated=*/false);
+  void read(const nlohmann::json& file, DecoderSettings& settings) override {
+    settings.block.mlp = read_activation(file, "activation_function", "gelu_new", /*gated=*/false);
     require_key(file, "scale_attn_weights", true, "this model scales attention by the head's size");
     require_key(file, "scale_attn_by_inverse_layer_idx", false, "this model scales attention in all layers alike");
     require_key(file, "add_cross_attention", false, "this model has no cross attention");
   }
 
-  void write(const DecoderShape& /*shape*/, nlohmann::json& file) const override {
+  void write(const DecoderSettings& /*settings*/, nlohmann::json& file) const override {
     file.update({{"architectures", {"GPT2LMHeadModel"}},
                  {"activation_function", "gelu_new"},
                  {"model_type", "gpt2"},

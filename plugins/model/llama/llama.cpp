@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "llama_options.hpp"
 
@@ -20,21 +21,21 @@ class Llama final : public DecoderModel {
 
  public:
   Llama(PluginContext& context, const LlamaOptions& options)
-      : DecoderModel(context, shape_of(options),
-                     {{"hidden_size", "hidden_size", &DecoderShape::hidden, Kind::Size},
-                      {"num_hidden_layers", "layers", &DecoderShape::layers, Kind::Size},
-                      {"num_attention_heads", "heads", &DecoderShape::heads, Kind::Size},
-                      {"num_key_value_heads", "key_value_heads", &DecoderShape::key_value_heads, Kind::Derived},
-                      {"head_dim", "head_size", &DecoderShape::head_size, Kind::Derived},
-                      {"intermediate_size", "intermediate_size", &DecoderShape::intermediate, Kind::Size},
-                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, Kind::Size},
-                      {"max_position_embeddings", "maximum_positions", &DecoderShape::maximum_positions, Kind::Count},
-                      {"rms_norm_eps", "rms_norm_epsilon", &DecoderShape::norm_epsilon},
-                      {"rope_theta", "rotary_base", &DecoderShape::rotary_base, Kind::InFamily},
-                      {"initializer_range", "initializer_range", &DecoderShape::initializer_range},
-                      {"attention_dropout", "attention_dropout", &DecoderShape::attention_dropout, Kind::Chance}}),
+      : DecoderModel(
+            context, settings_of(options),
+            {{"hidden_size", "hidden_size", &DecoderSettings::hidden, Kind::Size},
+             {"num_hidden_layers", "layers", &DecoderSettings::layers, Kind::Size},
+             {"num_attention_heads", "heads", &DecoderSettings::heads, Kind::Size},
+             {"num_key_value_heads", "key_value_heads", &DecoderSettings::key_value_heads, Kind::Derived},
+             {"head_dim", "head_size", &DecoderSettings::head_size, Kind::Derived},
+             {"intermediate_size", "intermediate_size", &DecoderSettings::intermediate, Kind::Size},
+             {"vocab_size", "vocabulary", &DecoderSettings::vocabulary, Kind::Size},
+             {"max_position_embeddings", "maximum_positions", &DecoderSettings::maximum_positions, Kind::Count},
+             {"rms_norm_eps", "rms_norm_epsilon", &DecoderSettings::norm_epsilon},
+             {"initializer_range", "initializer_range", &DecoderSettings::initializer_range},
+             {"attention_dropout", "attention_dropout", &DecoderSettings::attention_dropout, Kind::Chance}}),
         options_(options),
-        variant_(rest_of(options).variant) {}
+        variant_(given_preset(options).variant) {}
 
   CheckpointNames checkpoint_names() const override {
     CheckpointNames names = DecoderModel::checkpoint_names();
@@ -43,13 +44,13 @@ class Llama final : public DecoderModel {
   }
 
  private:
-  DecoderShape complete(DecoderShape shape) const override {
-    if (shape.intermediate == 0) shape.intermediate = (8 * shape.hidden / 3 + 255) / 256 * 256;
-    return DecoderModel::complete(std::move(shape));
+  DecoderSettings complete(DecoderSettings settings) const override {
+    if (settings.intermediate == 0) settings.intermediate = (8 * settings.hidden / 3 + 255) / 256 * 256;
+    return DecoderModel::complete(std::move(settings));
   }
 
   void check_options() const override {
-    const RotaryScaling& scaling = given().rotary_scaling;
+    const RotaryScaling& scaling = given().block.rotary.scaling;
     const auto refuse = [&](const std::string& option) {
       throw UserError(
           "model {} has no effect, as rotary_scaling is {} by the options or the preset; set rotary_scaling, too, or "
@@ -62,85 +63,99 @@ class Llama final : public DecoderModel {
   }
 
   // The defaults of LlamaConfig, MistralConfig and Qwen2Config.
-  void start(const nlohmann::json& file, DecoderShape& shape) override {
+  void start(const nlohmann::json& file, DecoderSettings& settings) override {
     const auto type = value_of<std::string>("model_type", file.at("model_type"));
     const auto* const known = std::find(std::begin(variant_names), std::end(variant_names), type);
     if (known == std::end(variant_names))
       refuse_key("model_type", type, "this model is llama, and reads mistral and qwen2 too");
     variant_ = static_cast<Variant>(known - std::begin(variant_names));
-    shape.hidden = 4096;
-    shape.layers = shape.heads = 32;
-    shape.key_value_heads = variant_ == Variant::Llama ? 0 : variant_ == Variant::Mistral ? 8 : 32;
-    shape.head_size = 0;
-    shape.intermediate = variant_ == Variant::Llama ? 11008 : variant_ == Variant::Mistral ? 14336 : 22016;
-    shape.vocabulary = variant_ == Variant::Qwen2 ? 151936 : 32000;
-    shape.maximum_positions = variant_ == Variant::Llama ? 2048 : variant_ == Variant::Mistral ? 131072 : 32768;
-    shape.norm_epsilon = 1e-6;
-    shape.initializer_range = 0.02;
-    shape.attention_dropout = 0.0;
+    settings.hidden = 4096;
+    settings.layers = settings.heads = 32;
+    settings.key_value_heads = variant_ == Variant::Llama ? 0 : variant_ == Variant::Mistral ? 8 : 32;
+    settings.head_size = 0;
+    settings.intermediate = variant_ == Variant::Llama ? 11008 : variant_ == Variant::Mistral ? 14336 : 22016;
+    settings.vocabulary = variant_ == Variant::Qwen2 ? 151936 : 32000;
+    settings.maximum_positions = variant_ == Variant::Llama ? 2048 : variant_ == Variant::Mistral ? 131072 : 32768;
+    settings.norm_epsilon = 1e-6;
+    settings.initializer_range = 0.02;
+    settings.attention_dropout = 0.0;
   }
 
-  void read(const nlohmann::json& file, DecoderShape& shape) override {
-    shape.tie_embeddings = read_key(file, "tie_word_embeddings", false);
-    shape.projection_bias = variant_ == Variant::Qwen2;
+  void read(const nlohmann::json& file, DecoderSettings& settings) override {
+    settings.tie_embeddings = read_key(file, "tie_word_embeddings", false);
+    settings.projection_bias = variant_ == Variant::Qwen2;
     read_activation(file, "hidden_act", "silu", /*gated=*/true);
     require_key(file, "mlp_bias", false, "this model has no biases in the MLP");
     require_key(file, "attention_bias", false, "this model has no biases in attention but those of qwen2");
     if (variant_ == Variant::Qwen2 && file.contains("head_dim") && file.at("head_dim").is_null())
       refuse_key("head_dim", nullptr, "with model_type qwen2 it must be an integer, or left out");
-    shape.attention_window = read_window(file, shape.layers);
-    read_rotary(file, {"rope_theta", "partial_rotary_factor", 1.0}, shape);
-    if (shape.rotary_fraction != 1.0)
-      refuse_key("partial_rotary_factor", shape.rotary_fraction, "this model rotates whole heads");
-    check_against(shape);
+    settings.block.window = read_window(file);
+    RotaryShape& rotary = settings.block.rotary;
+    rotary = read_rotary(file, {"rope_theta", "partial_rotary_factor", 1.0}, settings.maximum_positions);
+    if (rotary.fraction != 1.0) refuse_key("partial_rotary_factor", rotary.fraction, "this model rotates whole heads");
+    check_against(settings);
   }
 
-  // The latest tokens that attention sees; 0: all. As transformers 5 has it: in all layers of mistral, and in those
-  // layers of qwen2 that layer_types names or, without it, from max_window_layers on.
-  std::int64_t read_window(const nlohmann::json& file, std::int64_t layers) const {
+  // Returns the window of the blocks that slide; 0: none does.
+  std::int64_t read_window(const nlohmann::json& file) const {
+    constexpr std::int64_t default_window = 4096;
     if (variant_ == Variant::Llama) return 0;
-    constexpr std::int64_t default_window = 4096, default_full_layers = 28;
     std::int64_t window = default_window;
     if (file.contains("sliding_window"))
       window =
           file.at("sliding_window").is_null() ? 0 : value_of<std::int64_t>("sliding_window", file["sliding_window"]);
     if (window < 0 || (window == 0 && has_value(file, "sliding_window")))
       refuse_key("sliding_window", window, "it must be at least 1");
-    if (variant_ == Variant::Mistral) {
-      if (has_value(file, "layer_types"))
-        refuse_key("layer_types", file.at("layer_types"), "the layers of model_type mistral are alike");
-      return window;
-    }
-    if (!read_key(file, "use_sliding_window", false)) window = 0;
-    bool slides = window > 0 && read_key(file, "max_window_layers", default_full_layers) < layers;
-    if (has_value(file, "layer_types")) {
-      const nlohmann::json& types = file.at("layer_types");
-      const bool fits = types.is_array() && static_cast<std::int64_t>(types.size()) == layers;
-      if (!fits) refuse_key("layer_types", types, "it must name one type for each layer");
-      slides = false;
-      for (const nlohmann::json& type : types) {
-        if (type != "full_attention" && type != "sliding_attention")
-          refuse_key("layer_types", types, "this model has full_attention and sliding_attention");
-        slides = slides || type == "sliding_attention";
-      }
-      if (slides && window == 0)
-        refuse_key("layer_types", types, "sliding_attention needs use_sliding_window and sliding_window");
-    }
-    return slides ? window : 0;
+    if (variant_ == Variant::Qwen2) return read_key(file, "use_sliding_window", false) ? window : 0;
+    if (has_value(file, "layer_types"))
+      refuse_key("layer_types", file.at("layer_types"), "the layers of model_type mistral are alike");
+    return window;
   }
 
-  // Throws UserError for an option that the keys do not cover, or a preset, that is not as the file's shape.
-  void check_against(const DecoderShape& shape) const {
+  // As transformers 5 has it, qwen2 slides in the blocks that layer_types names or, without it, from max_window_layers
+  // on.
+  std::vector<BlockShape> blocks(const DecoderSettings& settings, const nlohmann::json& file) const override {
+    constexpr std::int64_t default_full_layers = 28;
+    std::vector<BlockShape> blocks = DecoderModel::blocks(settings, file);
+    if (variant_ != Variant::Qwen2) return blocks;
+    std::vector<bool> slides(blocks.size(), false);
+    if (has_value(file, "layer_types")) {
+      slides = read_layer_types(file.at("layer_types"), settings);
+    } else if (settings.block.window > 0) {
+      const std::int64_t full = read_key(file, "max_window_layers", default_full_layers);
+      for (std::size_t i = 0; i < blocks.size(); ++i) slides[i] = static_cast<std::int64_t>(i) >= full;
+    }
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      if (!slides[i]) blocks[i].window = 0;
+    return blocks;
+  }
+
+  static std::vector<bool> read_layer_types(const nlohmann::json& types, const DecoderSettings& settings) {
+    const bool fits = types.is_array() && static_cast<std::int64_t>(types.size()) == settings.layers;
+    if (!fits) refuse_key("layer_types", types, "it must name one type for each layer");
+    std::vector<bool> slides;
+    for (const nlohmann::json& type : types) {
+      if (type != "full_attention" && type != "sliding_attention")
+        refuse_key("layer_types", types, "this model has full_attention and sliding_attention");
+      slides.push_back(type == "sliding_attention");
+      if (slides.back() && settings.block.window == 0)
+        refuse_key("layer_types", types, "sliding_attention needs use_sliding_window and sliding_window");
+    }
+    return slides;
+  }
+
+  // Throws UserError for an option that the keys do not cover, or a preset, that is not as the file's settings.
+  void check_against(const DecoderSettings& settings) const {
     const auto refuse = [](const std::string& option, const std::string& value, const std::string& in_file) {
       throw UserError("model {} is {}, and config.json has {}; leave {} out to take the file's", option, value, in_file,
                       option);
     };
-    const RotaryScaling& scaling = shape.rotary_scaling;
+    const RotaryScaling& scaling = settings.block.rotary.scaling;
     if (options_.variant != "auto" && options_.variant != variant_name())
       refuse("variant", options_.variant, "model_type " + variant_name());
-    if (options_.tie_embeddings != "auto" && (options_.tie_embeddings == "true") != shape.tie_embeddings)
+    if (options_.tie_embeddings != "auto" && (options_.tie_embeddings == "true") != settings.tie_embeddings)
       refuse("tie_embeddings", options_.tie_embeddings,
-             std::string("tie_word_embeddings ") + (shape.tie_embeddings ? "true" : "false"));
+             std::string("tie_word_embeddings ") + (settings.tie_embeddings ? "true" : "false"));
     if (options_.rotary_scaling != "auto" && options_.rotary_scaling != name_of(scaling.kind))
       refuse("rotary_scaling", options_.rotary_scaling, std::string("rotary scaling ") + name_of(scaling.kind));
     if (scaling.kind == RotaryScaling::Kind::None && options_.rotary_factor != default_factor)
@@ -149,7 +164,7 @@ class Llama final : public DecoderModel {
       refuse("rotary_original_positions", std::to_string(options_.rotary_original_positions),
              std::string("rotary scaling ") + name_of(scaling.kind));
     if (options_.preset == "none") return;
-    const DecoderShape preset = complete(given()), file = complete(shape);
+    const DecoderSettings preset = complete(given()), file = complete(settings);
     const auto agree = [&](const char* key, const auto& one, const auto& other) {
       if (one != other)
         refuse("preset", options_.preset + ", whose " + key + " is " + nlohmann::json(one).dump(),
@@ -158,33 +173,35 @@ class Llama final : public DecoderModel {
     agree("num_key_value_heads", preset.key_value_heads, file.key_value_heads);
     agree("head_dim", preset.head_size, file.head_size);
     agree("rms_norm_eps", preset.norm_epsilon, file.norm_epsilon);
-    agree("rope_theta", preset.rotary_base, file.rotary_base);
+    agree("rope_theta", preset.block.rotary.base, file.block.rotary.base);
     agree("tie_word_embeddings", preset.tie_embeddings, file.tie_embeddings);
-    agree("model_type", variant_names[static_cast<int>(rest_of(options_).variant)], variant_name());
-    agree("rope_type", std::string(name_of(preset.rotary_scaling.kind)), std::string(name_of(scaling.kind)));
-    if (scaling.kind != RotaryScaling::Kind::None) agree("factor", preset.rotary_scaling.factor, scaling.factor);
+    agree("model_type", variant_names[static_cast<int>(given_preset(options_).variant)], variant_name());
+    agree("rope_type", std::string(name_of(preset.block.rotary.scaling.kind)), std::string(name_of(scaling.kind)));
+    if (scaling.kind != RotaryScaling::Kind::None) agree("factor", preset.block.rotary.scaling.factor, scaling.factor);
   }
 
   std::string variant_name() const { return variant_names[static_cast<int>(variant_)]; }
 
   void report(OptionsInFile& in_file) const override {
-    const RotaryScaling& scaling = shape().rotary_scaling;
+    const RotaryScaling& scaling = settings().block.rotary.scaling;
+    in_file.take("rotary_base", settings().block.rotary.base, "rope_theta");
     if (scaling.kind != RotaryScaling::Kind::None) in_file.take("rotary_factor", scaling.factor, "factor");
     if (scaling.kind == RotaryScaling::Kind::Llama3)
       in_file.take("rotary_original_positions", scaling.original_positions, "original_max_position_embeddings");
   }
 
-  void write(const DecoderShape& shape, nlohmann::json& file) const override {
+  void write(const DecoderSettings& settings, nlohmann::json& file) const override {
     static constexpr const char* classes[]{"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"};
     file.update({{"architectures", {classes[static_cast<int>(variant_)]}},
                  {"hidden_act", "silu"},
                  {"model_type", variant_name()},
-                 {"tie_word_embeddings", shape.tie_embeddings}});
+                 {"rope_theta", settings.block.rotary.base},
+                 {"tie_word_embeddings", settings.tie_embeddings}});
     if (variant_ == Variant::Mistral) file["sliding_window"] = nullptr;
     if (variant_ == Variant::Qwen2) file["use_sliding_window"] = false;
     if (variant_ == Variant::Llama) file.update({{"attention_bias", false}, {"mlp_bias", false}});
-    const RotaryScaling& scaling = shape.rotary_scaling;
-    nlohmann::json rope{{"rope_theta", shape.rotary_base}, {"rope_type", "default"}};
+    const RotaryScaling& scaling = settings.block.rotary.scaling;
+    nlohmann::json rope{{"rope_theta", settings.block.rotary.base}, {"rope_type", "default"}};
     if (scaling.kind != RotaryScaling::Kind::None) {
       rope["rope_type"] = name_of(scaling.kind);
       rope["factor"] = scaling.factor;

@@ -13,9 +13,11 @@
 #include <strata/toolbox/swiglu.hpp>
 #include <strata/toolbox/tensor_parallel.hpp>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "decoder_costs.hpp"
 #include "decoder_parameters.hpp"
 
 namespace strata {
@@ -45,7 +47,7 @@ class DecoderLayer : public Layer {
     const Parameter* const weight = next();
     return {weight, bias ? next() : nullptr};
   }
-  Weight next_norm() { return next_linear(shape_->norm == DecoderShape::Norm::Layer); }
+  Weight next_norm(BlockShape::Norm norm) { return next_linear(norm == BlockShape::Norm::Layer); }
 
   at::Tensor normed(const at::Tensor& x, const Weight& norm) const {
     if (norm.bias == nullptr) return rms_norm(x, norm.weight->tensor, shape_->norm_epsilon);
@@ -91,14 +93,16 @@ class EmbeddingLayer final : public DecoderLayer {
 
 class BlockLayer final : public DecoderLayer {
  public:
-  BlockLayer(const Shape& shape, int block, ModelContext& context, std::shared_ptr<RotaryTable> rotary)
-      : DecoderLayer(shape, context, block_parameters(*shape, block)), rotary_(std::move(rotary)) {
-    attention_norm_ = next_norm();
-    mlp_norm_ = next_norm();
+  BlockLayer(const Shape& shape, int number, ModelContext& context, std::shared_ptr<RotaryTable> rotary)
+      : DecoderLayer(shape, context, block_parameters(*shape, number)),
+        block_(shape->blocks.at(static_cast<std::size_t>(number))),
+        rotary_(std::move(rotary)) {
+    attention_norm_ = next_norm(block_.norm);
+    mlp_norm_ = next_norm(block_.norm);
     const int projections = shape->projections == DecoderShape::Projections::Apart ? 3 : 1;
     for (int i = 0; i < projections; ++i) projections_.push_back(next_linear(shape->projection_bias));
     attention_output_ = next_linear(shape->attention_output_bias);
-    if (shape->mlp == DecoderShape::Mlp::SwiGlu) up_.push_back(next_linear(shape->mlp_bias));
+    if (block_.mlp == BlockShape::Mlp::SwiGlu) up_.push_back(next_linear(shape->mlp_bias));
     up_.push_back(next_linear(shape->mlp_bias));
     down_ = next_linear(shape->mlp_bias);
     if (shape->mlp_chunk > 0 && context.batch().sequence_parallel)
@@ -111,7 +115,7 @@ class BlockLayer final : public DecoderLayer {
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     const at::Tensor& x = input[0];
     const at::Tensor attended = attention_part(normed(x, attention_norm_), batch);
-    if (shape_->parallel_residual) {  // one sum of three in the memory of the first
+    if (block_.parallel_residual) {  // one sum of three in the memory of the first
       at::Tensor y = attended + x;
       return {{y.add_(mlp_part(normed(x, mlp_norm_), batch))}, {}, {}};
     }
@@ -159,17 +163,18 @@ class BlockLayer final : public DecoderLayer {
   }
 
   at::Tensor activated(const Tensors& up) const {
-    switch (shape_->mlp) {
-      case DecoderShape::Mlp::Gelu:
+    switch (block_.mlp) {
+      case BlockShape::Mlp::Gelu:
         return at::gelu(up[0]);
-      case DecoderShape::Mlp::GeluByTanh:
+      case BlockShape::Mlp::GeluByTanh:
         return at::gelu(up[0], "tanh");
-      case DecoderShape::Mlp::SwiGlu:
+      case BlockShape::Mlp::SwiGlu:
         return swiglu(up[0], up[1]);
     }
     throw Bug("unknown kind of MLP");
   }
 
+  const BlockShape& block_;  // of shape_
   std::shared_ptr<RotaryTable> rotary_;
   Weight attention_norm_, mlp_norm_, attention_output_, down_;
   std::vector<Weight> projections_, up_;
@@ -179,7 +184,7 @@ class BlockLayer final : public DecoderLayer {
 class HeadLayer final : public DecoderLayer {
  public:
   HeadLayer(const Shape& shape, ModelContext& context)
-      : DecoderLayer(shape, context, head_parameters(*shape)), norm_(next_norm()), weight_(next()) {}
+      : DecoderLayer(shape, context, head_parameters(*shape)), norm_(next_norm(shape->final_norm)), weight_(next()) {}
 
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     LayerOutput output;
@@ -196,48 +201,6 @@ class HeadLayer final : public DecoderLayer {
   const Parameter* weight_;
 };
 
-// The statistics of a norm, one number or two a row.
-std::int64_t norm_bytes(const DecoderShape& shape, const BatchShape& batch) {
-  return batch.stream_rows() * (shape.norm == DecoderShape::Norm::Layer ? 2 : 1) * 4;
-}
-
-TensorShape stream(const DecoderShape& shape, const BatchShape& batch) {
-  return {{batch.stream_rows(), shape.hidden}, batch.activation};
-}
-
-LayerInfo describe_embedding(const DecoderShape& shape, const BatchShape& batch) {
-  LayerInfo info;
-  info.name = "embedding";
-  info.parameters = embedding_parameters(shape);
-  info.outputs = {stream(shape, batch)};
-  info.backward_reads_weights = false;
-  return info;
-}
-
-// FLOPs: the weights, and scores and weighted sums over the whole square of positions, by the usual convention (half of
-// them lie behind the mask). Bytes: statistics and results of both norms, and what the second one reads, are of the
-// stream; q, k and v, attention's result and its fp32 log-sums, and the MLP's inner activations, if they are not made
-// again, are shared by the ranks.
-LayerInfo describe_block(const DecoderShape& shape, int block, const BatchShape& batch) {
-  const std::int64_t inner = shape.heads * shape.head_size, shared = shape.key_value_heads * shape.head_size;
-  const std::int64_t products = shape.mlp == DecoderShape::Mlp::SwiGlu ? 3 : 2;  // of the MLP: weights, and kept
-  const double weights = static_cast<double>(shape.hidden * (2 * inner + 2 * shared + products * shape.intermediate));
-  const double scores = 2.0 * static_cast<double>(batch.sequence_length * inner);
-  const auto width = static_cast<std::int64_t>(c10::elementSize(batch.activation));
-  LayerInfo info;
-  info.name = format("block {}", block);
-  info.parameters = block_parameters(shape, block);
-  info.outputs = {stream(shape, batch)};
-  info.forward_flops = 2.0 * static_cast<double>(batch.rows()) * (weights + scores) / batch.tensor_ranks;
-  const std::int64_t of_stream = shape.parallel_residual ? 2 : 3;
-  const std::int64_t results = shape.heads == shape.key_value_heads ? 1 : 2;  // of groups of heads, and put together
-  const bool keeps_mlp = shape.mlp_chunk == 0 || shape.mlp_chunk >= batch.rows();
-  const std::int64_t kept = (1 + results) * inner + 2 * shared + (keeps_mlp ? products * shape.intermediate : 0);
-  info.activation_bytes = 2 * norm_bytes(shape, batch) + batch.stream_rows() * width * of_stream * shape.hidden +
-                          batch.rows() * (width * kept + shape.heads * 4) / batch.tensor_ranks;
-  return info;
-}
-
 // Throws UserError for sizes that tensor-parallel ranks cannot share equally.
 void check_shared(const DecoderShape& shape, int ranks) {
   for (const auto& [option, size] :
@@ -250,63 +213,44 @@ void check_shared(const DecoderShape& shape, int ranks) {
           ranks, option, size, ranks);
 }
 
-LayerInfo describe_head(const DecoderShape& shape, const BatchShape& batch) {
-  LayerInfo info;
-  info.name = "head";
-  info.parameters = head_parameters(shape);
-  info.forward_flops = 2.0 * static_cast<double>(batch.rows()) * static_cast<double>(shape.hidden * shape.vocabulary) /
-                       batch.tensor_ranks;
-  info.activation_bytes =
-      norm_bytes(shape, batch) + vocabulary_cross_entropy_bytes(batch, shape.hidden, shape.vocabulary);
-  return info;
+// Throws UserError for samples longer than the shortest window, since attention() has none.
+void check_window(std::int64_t window, std::int64_t tokens) {
+  if (window > 0 && tokens > window)
+    throw UserError(
+        "model.seq_len is {}, and config.json has sliding_window {}, while attention here sees all tokens before a "
+        "token; set model.seq_len to at most {}",
+        tokens, window, window);
+}
+
+// Returns a table for each block; blocks of equal rotation share one.
+std::vector<std::shared_ptr<RotaryTable>> rotary_tables(const DecoderShape& shape) {
+  std::vector<std::pair<RotaryShape, std::shared_ptr<RotaryTable>>> different;
+  std::vector<std::shared_ptr<RotaryTable>> tables;
+  for (const BlockShape& block : shape.blocks) {
+    const RotaryShape& rotary = block.rotary;
+    auto known = std::ranges::find(different, rotary, [](const auto& one) { return one.first; });
+    if (known == different.end())
+      known = different.insert(known, {rotary, std::make_shared<RotaryTable>(rotary.dimensions(shape.head_size),
+                                                                             rotary.base, rotary.scaling)});
+    tables.push_back(known->second);
+  }
+  return tables;
 }
 
 }  // namespace
 
-std::int64_t DecoderShape::rotary_dimensions() const {
-  return learned_positions ? 0 : static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_fraction);
-}
-
-void DecoderShape::check() const {
-  const auto text = [](auto value) { return std::to_string(value); };
-  for (const auto& [name, value] :
-       {std::pair("hidden_size", hidden), std::pair("layers", layers), std::pair("heads", heads),
-        std::pair("intermediate_size", intermediate), std::pair("vocabulary", vocabulary)})
-    if (value <= 0)
-      throw UserError("model {} is not set: set it, choose a preset, or set model.init to a folder with a config.json",
-                      name);
-  constexpr std::int64_t most_layers = 100'000;
-  if (layers > most_layers)
-    throw UserError("model layers is {}; at most {} can be described", text(layers), text(most_layers));
-  // As a double, since a product of two sizes may not fit an integer.
-  const double weights = 2.0 * static_cast<double>(vocabulary) * static_cast<double>(hidden) +
-                         static_cast<double>(layers) * static_cast<double>(hidden) *
-                             (static_cast<double>(hidden) + static_cast<double>(intermediate));
-  constexpr double most_weights = 1e15;
-  if (weights > most_weights)
-    throw UserError(
-        "model hidden_size {}, intermediate_size {}, layers {} and vocabulary {} make more than 1e15 weights; is one "
-        "of them, or the config.json, wrong?",
-        text(hidden), text(intermediate), text(layers), text(vocabulary));
-  if (head_size <= 0) throw UserError("model hidden_size {} is not divisible by heads {}", text(hidden), text(heads));
-  if (key_value_heads <= 0 || heads % key_value_heads != 0)
-    throw UserError("model heads {} is not divisible by key_value_heads {}", text(heads), text(key_value_heads));
-  if (rotary_fraction < 0.0 || rotary_fraction > 1.0)
-    throw UserError("model rotary_fraction is {}; it must be between 0 and 1", text(rotary_fraction));
-  if (rotary_dimensions() % 2 != 0)
-    throw UserError("model rotary_fraction {} of a head of {} dimensions rotates {} of them; the number must be even",
-                    text(rotary_fraction), text(head_size), text(rotary_dimensions()));
-}
-
 Decoder::Decoder(DecoderShape shape) {
   shape.check();
-  rotary_ = std::make_shared<RotaryTable>(shape.rotary_dimensions(), shape.rotary_base, shape.rotary_scaling);
+  rotary_ = rotary_tables(shape);
+  for (const BlockShape& block : shape.blocks)
+    if (block.window > 0) window_ = window_ == 0 ? block.window : std::min(window_, block.window);
   shape_ = std::make_shared<const DecoderShape>(std::move(shape));
 }
 
 LayerInfo Decoder::describe(int layer, const BatchShape& batch) const {
   strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
   check_shared(*shape_, batch.tensor_ranks);
+  check_window(window_, batch.sequence_length);
   if (layer == 0) return describe_embedding(*shape_, batch);
   return layer == layers() - 1 ? describe_head(*shape_, batch) : describe_block(*shape_, layer - 1, batch);
 }
@@ -315,7 +259,7 @@ std::unique_ptr<Layer> Decoder::build(int layer, ModelContext& context) const {
   strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
   if (layer == 0) return std::make_unique<EmbeddingLayer>(shape_, context);
   if (layer == layers() - 1) return std::make_unique<HeadLayer>(shape_, context);
-  return std::make_unique<BlockLayer>(shape_, layer - 1, context, rotary_);
+  return std::make_unique<BlockLayer>(shape_, layer - 1, context, rotary_.at(static_cast<std::size_t>(layer) - 1));
 }
 
 CheckpointNames Decoder::checkpoint_names() const {

@@ -22,9 +22,9 @@ class List {
     return info;
   }
 
-  void add_norm(const std::string& name) {
+  void add_norm(const std::string& name, BlockShape::Norm norm) {
     add(name + ".weight", {shape_.hidden}, Initializer::ones()).tensor_gradient = TensorGradient::OfStream;
-    if (shape_.norm == DecoderShape::Norm::Layer)
+    if (norm == BlockShape::Norm::Layer)
       add(name + ".bias", {shape_.hidden}, Initializer::zeros()).tensor_gradient = TensorGradient::OfStream;
   }
 
@@ -74,14 +74,15 @@ std::vector<ParameterInfo> embedding_parameters(const DecoderShape& shape) {
   return std::move(list.infos);
 }
 
-std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int block) {
+std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int number) {
+  const BlockShape& block = shape.blocks.at(static_cast<std::size_t>(number));
   const DecoderNames& names = shape.names;
-  const std::string prefix = format("{}{}.", names.block, block);
+  const std::string prefix = format("{}{}.", names.block, number);
   const std::int64_t inner = shape.heads * shape.head_size, shared = shape.key_value_heads * shape.head_size;
   const Split by_heads{.dimension = 0, .unit = shape.head_size};
   List list(shape);
-  list.add_norm(prefix + names.attention_norm);
-  list.add_norm(prefix + names.mlp_norm);
+  list.add_norm(prefix + names.attention_norm, block.norm);
+  list.add_norm(prefix + names.mlp_norm, block.norm);
   const auto project = [&](const std::string& name, std::int64_t out, Split split, StackedMatrices stacked = {}) {
     list.add_linear(prefix + name, out, shape.hidden, split, shape.projection_bias).stacked = stacked;
   };
@@ -100,7 +101,7 @@ std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int block
   }
   list.add_linear(prefix + names.attention_output, shape.hidden, inner, {.dimension = 1, .unit = shape.head_size},
                   shape.attention_output_bias);
-  if (shape.mlp == DecoderShape::Mlp::SwiGlu)
+  if (block.mlp == BlockShape::Mlp::SwiGlu)
     list.add_linear(prefix + names.gate, shape.intermediate, shape.hidden, cut_rows, shape.mlp_bias);
   list.add_linear(prefix + names.up, shape.intermediate, shape.hidden, cut_rows, shape.mlp_bias);
   list.add_linear(prefix + names.down, shape.hidden, shape.intermediate, cut_columns, shape.mlp_bias);
@@ -109,7 +110,7 @@ std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int block
 
 std::vector<ParameterInfo> head_parameters(const DecoderShape& shape) {
   List list(shape);
-  list.add_norm(shape.names.final_norm);
+  list.add_norm(shape.names.final_norm, shape.final_norm);
   list.add_vocabulary(shape.tie_embeddings ? shape.names.embedding : shape.names.head);
   tie(shape, list.infos.back());
   return std::move(list.infos);

@@ -7,7 +7,7 @@
 namespace strata {
 
 std::vector<ParameterInfo> embedding_parameters(const DecoderShape& shape);
-std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int block);
+std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int number);
 std::vector<ParameterInfo> head_parameters(const DecoderShape& shape);
 
 }  // namespace strata

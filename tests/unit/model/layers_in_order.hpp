@@ -12,7 +12,8 @@
 // A model run as the engine runs it: layer by layer, inputs detached, gradients into preset .grad.
 class LayersInOrder final : public strata::ModelContext {
  public:
-  LayersInOrder(const strata::Model& model, strata::BatchShape batch) : batch_(batch) {
+  // `model`: a strata::Model, or a strata::Decoder.
+  LayersInOrder(const auto& model, strata::BatchShape batch) : batch_(batch) {
     for (int i = 0; i < model.layers(); ++i) layers_.push_back(model.build(i, *this));
   }
   const strata::BatchShape& batch() const override { return batch_; }

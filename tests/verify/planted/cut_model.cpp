@@ -59,7 +59,7 @@ std::string defect_of([[maybe_unused]] const CutModelOptions& options) {
 DecoderShape shape_of(const CutModelOptions& options) {
   DecoderShape shape;
   shape.hidden = options.hidden_size;
-  shape.layers = options.layers;
+  shape.blocks.resize(static_cast<std::size_t>(options.layers));
   shape.heads = options.heads;
   shape.key_value_heads = options.key_value_heads;
   shape.head_size = options.hidden_size / options.heads;

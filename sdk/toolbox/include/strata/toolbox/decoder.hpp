@@ -1,5 +1,5 @@
 // A decoder-only transformer: an embedding, blocks of attention and MLP, and a head that computes the loss. Families
-// differ in the values of DecoderShape and in their files; a model plugin defines both.
+// differ in the values of DecoderShape, in the list of their blocks and in their files; a model plugin defines them.
 #pragma once
 #include <strata/model.hpp>
 #include <strata/toolbox/attention.hpp>
@@ -22,35 +22,50 @@ struct DecoderNames {
   std::string gate, up, down;
 };
 
-struct DecoderShape {
+// Rotary position embedding of a block's queries and keys.
+struct RotaryShape {
+  double fraction = 0.0;  // rotated fraction of a head's dimensions; 0: no rotation
+  double base = 10000.0;
+  RotaryScaling scaling;
+  bool operator==(const RotaryShape&) const = default;
+
+  // Returns the number of rotated dimensions of a head, rounded down as in Hugging Face's code.
+  std::int64_t dimensions(std::int64_t head_size) const;
+};
+
+// What may differ between the blocks of one decoder.
+struct BlockShape {
   enum class Norm { Layer, RootMeanSquare };
   enum class Mlp { Gelu, GeluByTanh, SwiGlu };
+
+  Norm norm = Norm::Layer;
+  Mlp mlp = Mlp::Gelu;
+  bool parallel_residual = false;  // true: attention and MLP both read the block's input
+  RotaryShape rotary;
+  std::int64_t window = 0;  // tokens that attention reaches back in the file's model; longer samples are refused
+};
+
+// A whole decoder: what all its layers share, and its blocks in their order.
+struct DecoderShape {
   // Storage of q, k and v: one weight, head by head; one weight, q of all heads, then k, then v; or three weights.
   enum class Projections { ByHead, ByKind, Apart };
 
   std::int64_t hidden = 0;
-  std::int64_t layers = 0;
   std::int64_t heads = 0;
   std::int64_t key_value_heads = 0;  // each serves heads / key_value_heads consecutive heads
   std::int64_t head_size = 0;
   std::int64_t intermediate = 0;
   std::int64_t vocabulary = 0;
   std::int64_t maximum_positions = 0;
-  Norm norm = Norm::Layer;
+  std::vector<BlockShape> blocks;
+  BlockShape::Norm final_norm = BlockShape::Norm::Layer;
   double norm_epsilon = 1e-5;
-  Mlp mlp = Mlp::Gelu;
   Projections projections = Projections::ByHead;
   bool projection_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;
-  bool parallel_residual = false;  // true: attention and MLP both read the block's input
   bool tie_embeddings = false;
-  bool learned_positions = false;  // true: added to the embedding; false: heads are rotated
-  double rotary_fraction = 1.0;    // rotated fraction of a head's dimensions
-  double rotary_base = 10000.0;
-  RotaryScaling rotary_scaling;
-  std::int64_t attention_window =
-      0;  // tokens that attention reaches back in the file's model; longer samples are refused
+  bool learned_positions = false;  // true: a table of positions is added to the embedding
   double initializer_range = 0.02;
   double output_initializer_range = 0.0;  // for weights that write to the residual stream; 0: initializer_range
   double embedding_dropout = 0.0;
@@ -60,8 +75,6 @@ struct DecoderShape {
   std::int64_t mlp_chunk = 0;   // see by_rows
   DecoderNames names;
 
-  // Returns the number of rotated dimensions of a head, rounded down as in Hugging Face's code.
-  std::int64_t rotary_dimensions() const;
   // Throws UserError naming the size that is missing or does not fit.
   void check() const;
 };
@@ -70,7 +83,8 @@ class Decoder {
  public:
   explicit Decoder(DecoderShape shape);  // throws as DecoderShape::check()
   const DecoderShape& shape() const { return *shape_; }
-  int layers() const { return static_cast<int>(shape_->layers) + 2; }
+  int layers() const { return static_cast<int>(shape_->blocks.size()) + 2; }
+  // Throws UserError for samples longer than a block's window.
   LayerInfo describe(int layer, const BatchShape& batch) const;
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const;
   // Returns every parameter under its own name, and also without the prefix `names.base`. A tied embedding may be
@@ -79,7 +93,8 @@ class Decoder {
 
  private:
   std::shared_ptr<const DecoderShape> shape_;
-  std::shared_ptr<RotaryTable> rotary_;  // one for all layers
+  std::vector<std::shared_ptr<RotaryTable>> rotary_;  // one for each block; blocks of equal rotation share it
+  std::int64_t window_ = 0;                           // the shortest of the blocks'; 0: none has one
 };
 
 }  // namespace strata

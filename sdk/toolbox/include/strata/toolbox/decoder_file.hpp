@@ -10,23 +10,23 @@
 
 namespace strata {
 
-// Returns the kind of MLP of an activation of transformers; empty for activations that no DecoderShape has.
-inline std::optional<DecoderShape::Mlp> mlp_of_activation(const std::string& name) {
-  if (name == "gelu" || name == "gelu_python") return DecoderShape::Mlp::Gelu;
+// Returns the kind of MLP of an activation of transformers; empty for activations that no BlockShape has.
+inline std::optional<BlockShape::Mlp> mlp_of_activation(const std::string& name) {
+  if (name == "gelu" || name == "gelu_python") return BlockShape::Mlp::Gelu;
   for (const char* const by_tanh :
        {"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"})  // equal to rounding
-    if (name == by_tanh) return DecoderShape::Mlp::GeluByTanh;
-  if (name == "silu" || name == "swish") return DecoderShape::Mlp::SwiGlu;
+    if (name == by_tanh) return BlockShape::Mlp::GeluByTanh;
+  if (name == "silu" || name == "swish") return BlockShape::Mlp::SwiGlu;
   return std::nullopt;
 }
 
 // Returns the MLP for the activation that `key` names. `gated`: the family's MLP has a gate, with silu; otherwise it
 // has a gelu.
-inline DecoderShape::Mlp read_activation(const nlohmann::json& file, const std::string& key,
-                                         const std::string& otherwise, bool gated) {
+inline BlockShape::Mlp read_activation(const nlohmann::json& file, const std::string& key, const std::string& otherwise,
+                                       bool gated) {
   const std::string name = read_key<std::string>(file, key, otherwise);
-  const std::optional<DecoderShape::Mlp> mlp = mlp_of_activation(name);
-  if (!mlp || (*mlp == DecoderShape::Mlp::SwiGlu) != gated)
+  const std::optional<BlockShape::Mlp> mlp = mlp_of_activation(name);
+  if (!mlp || (*mlp == BlockShape::Mlp::SwiGlu) != gated)
     refuse_key(key, name,
                gated ? "this model's activation is silu, also called swish"
                      : "this model's activation is gelu, or gelu by tanh (gelu_new, gelu_pytorch_tanh, gelu_fast)");
@@ -90,33 +90,33 @@ inline RotaryScaling llama3_scaling(const nlohmann::json& file, const nlohmann::
 
 }  // namespace decoder_file
 
-// Reads rotary_base, rotary_fraction and rotary_scaling. Requires shape.maximum_positions, the original length of
-// llama3 if the file has none.
-inline void read_rotary(const nlohmann::json& file, const RotaryKeys& keys, DecoderShape& shape) {
+// Returns the rotary embedding of all blocks. `positions`: the original length of llama3 if the file has none.
+inline RotaryShape read_rotary(const nlohmann::json& file, const RotaryKeys& keys, std::int64_t positions) {
   constexpr double base_otherwise = 10000.0;
+  RotaryShape rotary;
   const nlohmann::json rope = decoder_file::rotary_dictionary(file);
-  shape.rotary_base = rope.contains("rope_theta") ? value_of<double>("rope_theta", rope.at("rope_theta"))
-                                                  : read_key(file, keys.base, base_otherwise);
-  if (shape.rotary_base < 1.0) refuse_key(keys.base, shape.rotary_base, "the base of frequencies is at least 1");
+  rotary.base = rope.contains("rope_theta") ? value_of<double>("rope_theta", rope.at("rope_theta"))
+                                            : read_key(file, keys.base, base_otherwise);
+  if (rotary.base < 1.0) refuse_key(keys.base, rotary.base, "the base of frequencies is at least 1");
   const std::string fraction = "partial_rotary_factor";
-  shape.rotary_fraction = rope.contains(fraction) ? value_of<double>(fraction, rope.at(fraction))
-                                                  : read_key(file, keys.fraction, keys.fraction_otherwise);
-  if (shape.rotary_fraction < 0.0 || shape.rotary_fraction > 1.0)
-    refuse_key(rope.contains(fraction) ? fraction : keys.fraction, shape.rotary_fraction, "it must be from 0 to 1");
+  rotary.fraction = rope.contains(fraction) ? value_of<double>(fraction, rope.at(fraction))
+                                            : read_key(file, keys.fraction, keys.fraction_otherwise);
+  if (rotary.fraction < 0.0 || rotary.fraction > 1.0)
+    refuse_key(rope.contains(fraction) ? fraction : keys.fraction, rotary.fraction, "it must be from 0 to 1");
   const auto type = read_key<std::string>(rope, "rope_type", read_key<std::string>(rope, "type", "default"));
-  shape.rotary_scaling = {};
   if (type == "default") {
     if (rope.contains("factor") && rope.at("factor") != 1.0)
       refuse_key("factor", rope.at("factor"), "without a rope_type it would have no effect; name one, or remove it");
   } else if (type == "dynamic") {
     decoder_file::scaling_factor(rope, type);  // acts on sequences beyond max_position_embeddings, which are refused
   } else if (type == "linear") {
-    shape.rotary_scaling = {RotaryScaling::Kind::Linear, decoder_file::scaling_factor(rope, type)};
+    rotary.scaling = {RotaryScaling::Kind::Linear, decoder_file::scaling_factor(rope, type)};
   } else if (type == "llama3") {
-    shape.rotary_scaling = decoder_file::llama3_scaling(file, rope, shape.maximum_positions);
+    rotary.scaling = decoder_file::llama3_scaling(file, rope, positions);
   } else {
     refuse_key("rope_type", type, "this model has \"default\", \"linear\", \"llama3\" and \"dynamic\"");
   }
+  return rotary;
 }
 
 }  // namespace strata

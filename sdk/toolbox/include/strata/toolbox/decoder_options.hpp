@@ -1,6 +1,11 @@
 // Options of the model plugins of all decoder families; a family's list begins with them.
 #pragma once
+#include <strata/error.hpp>
 #include <strata/toolbox/decoder.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
 
 #define STRATA_DECODER_OPTIONS(OPTION)                                                                                \
   OPTION(integer, hidden_size, 0, "min=0", "elements", "Width of the residual stream; 0: from the preset.")           \
@@ -20,36 +25,41 @@
 
 namespace strata {
 
-// Named published sizes.
+// A decoder as options, a preset and config.json describe it, before its blocks are laid out: `blocks` is empty, and
+// all of `layers` blocks begin as `block`.
+struct DecoderSettings : DecoderShape {
+  std::int64_t layers = 0;
+  BlockShape block;
+};
+
+// A row of a family's table of presets: published sizes. A family whose presets have more derives its row from it. The
+// first row is "none", with the values of a model without a preset.
 struct DecoderPreset {
   const char* name;
   std::int64_t hidden, layers, heads, intermediate, vocabulary;
 };
 
-// Returns sizes from `options`, then from the preset that `options` names; 0 if neither has one.
-template <class Options, std::size_t count>
-DecoderShape sizes_of(const Options& options, const DecoderPreset (&presets)[count]) {
-  DecoderShape shape;
-  for (const DecoderPreset& preset : presets) {
-    if (preset.name != options.preset) continue;
-    shape.hidden = preset.hidden;
-    shape.layers = preset.layers;
-    shape.heads = preset.heads;
-    shape.intermediate = preset.intermediate;
-    shape.vocabulary = preset.vocabulary;
-  }
-  const auto take = [](std::int64_t& size, std::int64_t option) {
-    if (option != 0) size = option;
-  };
-  take(shape.hidden, options.hidden_size);
-  take(shape.layers, options.layers);
-  take(shape.heads, options.heads);
-  take(shape.intermediate, options.intermediate_size);
-  take(shape.vocabulary, options.vocabulary);
-  shape.initializer_range = options.initializer_range;
-  shape.loss_chunk = options.loss_chunk;
-  shape.mlp_chunk = options.mlp_chunk;
-  return shape;
+template <class Preset, std::size_t count>
+const Preset& preset_of(const std::string& name, const Preset (&presets)[count]) {
+  for (const Preset& preset : presets)
+    if (preset.name == name) return preset;
+  throw Bug("the table of presets has no row for {}, which the option lists", name);
+}
+
+// Returns sizes from `options`, then from the preset; 0 if neither has one.
+template <class Options>
+DecoderSettings sizes_of(const Options& options, const DecoderPreset& preset) {
+  const auto first = [](std::int64_t option, std::int64_t otherwise) { return option != 0 ? option : otherwise; };
+  DecoderSettings settings;
+  settings.hidden = first(options.hidden_size, preset.hidden);
+  settings.layers = first(options.layers, preset.layers);
+  settings.heads = first(options.heads, preset.heads);
+  settings.intermediate = first(options.intermediate_size, preset.intermediate);
+  settings.vocabulary = first(options.vocabulary, preset.vocabulary);
+  settings.initializer_range = options.initializer_range;
+  settings.loss_chunk = options.loss_chunk;
+  settings.mlp_chunk = options.mlp_chunk;
+  return settings;
 }
 
 }  // namespace strata
