@@ -3,7 +3,6 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <set>
@@ -27,11 +26,6 @@ std::int64_t whole_number(const std::string& text) {
 
 std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
   return saved.folder.string();
-}
-
-const char* name_of(config::StepPolicy policy) {
-  constexpr std::array names_in_order = {"plain", "delayed", "speculative", "local"};
-  return names_in_order.at(static_cast<std::size_t>(policy));
 }
 
 std::map<std::string, config::OptionValue> settings_of(const config::RunConfig& config) {
@@ -59,7 +53,7 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
     throw UserError(
         "{}: was saved with step_policy = delayed and holds a gradient whose update is still to be made, and this run "
         "has {}; set step_policy: delayed, or start anew from exported weights (strata checkpoint export, model.init)",
-        folder_of(saved), name_of(config.step_policy));
+        folder_of(saved), choice_name(STRATA_STEP_POLICIES, static_cast<int>(config.step_policy)));
   const std::string* const steps = saved.setting("train.steps");
   if (config.data.order == config::DataOrder::Own && steps != nullptr && *steps != std::to_string(config.train.steps))
     throw UserError(

@@ -58,14 +58,11 @@ std::vector<Key> make_keys() {
                 "the token file, or a pattern of several, such as `train_*.bin`; for megatron the PREFIX of its .bin "
                 "and .idx files",
                 STRATA_KEY_SETTER(text, data.path)),
-       make_key("data.order", "text", "sequential", "one_of=sequential|shuffled|own", "", Affects::Samples,
+       make_key("data.order", "text", "sequential", "one_of=" STRATA_DATA_ORDERS, "", Affects::Samples,
                 "order of the samples. sequential: as in the file; shuffled: permuted by train.seed; own: defined by "
                 "the data plugin, if it declares own_order",
                 [](RunConfig& run, const OptionValue& value) {
-                  const auto& order = std::get<std::string>(value);
-                  run.data.order = order == "own"        ? DataOrder::Own
-                                   : order == "shuffled" ? DataOrder::Shuffled
-                                                         : DataOrder::Sequential;
+                  run.data.order = choice<DataOrder>(STRATA_DATA_ORDERS, std::get<std::string>(value));
                 }),
        make_key("data.documents", "text", "packed", "one_of=packed|separate", "", Affects::Samples,
                 "contents of a sample. packed: consecutive tokens of the file, across document boundaries; separate: "
@@ -107,7 +104,7 @@ std::vector<Key> make_keys() {
        plugin_key("scheduler", "scheduler", Affects::Numbers,
                   "pipeline schedule: the order of forward and backward passes over the stages", CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "parameter update rule", CHOICE(optimizer)),
-       make_key("step_policy", "text", "plain", "one_of=plain|delayed|speculative|local", "", Affects::Numbers,
+       make_key("step_policy", "text", "plain", "one_of=" STRATA_STEP_POLICIES, "", Affects::Numbers,
                 "time at which a step's gradient updates the parameters. plain: at the end of the step. delayed: in "
                 "the next step, after its last use of the parameter, so that the update waits for no norm or reduction "
                 "and its disk reads overlap with the backward. The last gradient of a run stays pending, so N steps "
@@ -117,11 +114,7 @@ std::vector<Key> make_keys() {
                 "their parts of the batch and average their weights every local.steps steps (local SGD, DiLoCo). "
                 "Evaluations and exports use the last weights common to all groups",
                 [](RunConfig& run, const OptionValue& value) {
-                  const std::string& name = std::get<std::string>(value);
-                  run.step_policy = name == "delayed"       ? StepPolicy::Delayed
-                                    : name == "speculative" ? StepPolicy::Speculative
-                                    : name == "local"       ? StepPolicy::Local
-                                                            : StepPolicy::Plain;
+                  run.step_policy = choice<StepPolicy>(STRATA_STEP_POLICIES, std::get<std::string>(value));
                 }),
        STRATA_LOCAL_KEYS(LOCAL_ROW) make_key(
            "parameters", "parameter_rules", "[]", "", "", Affects::Numbers,

@@ -46,6 +46,7 @@ struct ModelConfig {
   STRATA_MODEL_KEYS(STRATA_KEY_MEMBER)
 };
 
+#define STRATA_DATA_ORDERS "sequential|shuffled|own"
 enum class DataOrder { Sequential, Shuffled, Own };  // Own: the order of the data plugin
 
 struct DataConfig {
@@ -142,6 +143,7 @@ struct OffloadConfig {
 // Time of the update by a step's gradient. Plain: at its end, after the norm is known. Delayed: in the next step.
 // Speculative: at its end before the norm is known, and again if the norm clips or skips. Local: at its end, by the
 // gradient of the rank's own group; groups average their weights every few steps.
+#define STRATA_STEP_POLICIES "plain|delayed|speculative|local"
 enum class StepPolicy { Plain, Delayed, Speculative, Local };
 
 #define STRATA_LOCAL_KEYS(KEY)                                                                                         \

@@ -324,4 +324,23 @@ std::vector<double> numbers_default(string_view text) {
 }
 }  // namespace option_list
 
+int choice_index(std::string_view names, std::string_view text) {
+  int index = 0;
+  for (std::string_view rest = names;; ++index) {
+    const std::size_t bar = rest.find('|');
+    if (rest.substr(0, bar) == text) return index;
+    if (bar == std::string_view::npos) throw Bug("'{}' is none of the choices {}", text, names);
+    rest.remove_prefix(bar + 1);
+  }
+}
+
+std::string choice_name(std::string_view names, int index) {
+  for (std::string_view rest = names;; --index) {
+    const std::size_t bar = rest.find('|');
+    if (index == 0) return std::string(rest.substr(0, bar));
+    if (bar == std::string_view::npos) throw Bug("the choices {} are fewer than the enumerators", names);
+    rest.remove_prefix(bar + 1);
+  }
+}
+
 }  // namespace strata

@@ -177,12 +177,6 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
                           << " nats a token (the loss of a model that only knows how frequent each token is)\n";
 }
 
-config::DataOrder order_of(const std::string& text) {
-  return text == "own"        ? config::DataOrder::Own
-         : text == "shuffled" ? config::DataOrder::Shuffled
-                              : config::DataOrder::Sequential;
-}
-
 std::vector<std::uint32_t> ids_of(const std::vector<std::int64_t>& tokens) {
   std::vector<std::uint32_t> ids;
   for (const std::int64_t token : tokens) {
@@ -261,7 +255,7 @@ int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& opti
 
 int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
   check_seq_len(options.seq_len);
-  const config::DataOrder order = order_of(options.order);
+  const config::DataOrder order = choice<config::DataOrder>(STRATA_DATA_ORDERS, options.order);
   if (options.position < 0 || options.count < 1 || options.samples < 0) {
     throw UserError("--sample and --samples count from 0, and --count from 1");
   }

@@ -8,6 +8,9 @@
 
 namespace strata::llama {
 
+#define LLAMA_VARIANTS "llama|mistral|qwen2"
+#define LLAMA_ROTARY_SCALINGS "none|linear|llama3"
+
 #define LLAMA_OPTIONS(OPTION)                                                                                          \
   OPTION(text, preset, "none",                                                                                         \
          "one_of=none|llama-160m|tinyllama-1.1b|llama-2-7b|llama-2-13b|llama-3.2-1b|llama-3.2-3b|llama-3.1-8b|"        \
@@ -17,11 +20,11 @@ namespace strata::llama {
   OPTION(integer, key_value_heads, 0, "min=0", "heads",                                                                \
          "Number of key-value heads (grouped-query attention); 0: from the preset, or the value of heads.")            \
   OPTION(integer, head_size, 0, "min=0", "elements", "Dimensions per head; 0: hidden_size / heads.")                   \
-  OPTION(text, variant, "auto", "one_of=auto|llama|mistral|qwen2", "",                                                 \
+  OPTION(text, variant, "auto", "one_of=auto|" LLAMA_VARIANTS, "",                                                     \
          "Model family, as named in config.json. qwen2 has biases in queries, keys and values. auto: from the preset " \
          "or the file.")                                                                                               \
   OPTION(number, rotary_base, 0.0, "min=0", "", "Base of the rotary frequencies; 0: from the preset, or 10000.")       \
-  OPTION(text, rotary_scaling, "auto", "one_of=auto|none|linear|llama3", "",                                           \
+  OPTION(text, rotary_scaling, "auto", "one_of=auto|" LLAMA_ROTARY_SCALINGS, "",                                       \
          "Method that scales down the rotary frequencies; auto: from the preset or the file.")                         \
   OPTION(number, rotary_factor, 8.0, "min=1", "", "Factor of rotary_scaling.")                                         \
   OPTION(integer, rotary_original_positions, 8192, "min=1", "tokens",                                                  \
@@ -33,7 +36,7 @@ namespace strata::llama {
   OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Dropout probability of attention weights.")
 STRATA_OPTIONS(LlamaOptions, LLAMA_OPTIONS)
 
-enum class Variant { Llama, Mistral, Qwen2 };
+enum class Variant { Llama, Mistral, Qwen2 };  // in the order of LLAMA_VARIANTS
 constexpr const char* variant_names[]{"llama", "mistral", "qwen2"};
 constexpr double default_factor = 8.0;  // of the options, which take it and the length for not given
 constexpr std::int64_t default_original_positions = 8192;
@@ -67,10 +70,7 @@ inline Preset given_preset(const LlamaOptions& options) {
   if (options.heads != 0 || options.hidden_size != 0) preset.head_size = 0;
   if (options.key_value_heads != 0) preset.key_value_heads = options.key_value_heads;
   if (options.head_size != 0) preset.head_size = options.head_size;
-  if (options.variant != "auto")
-    preset.variant = options.variant == "llama"     ? Variant::Llama
-                     : options.variant == "mistral" ? Variant::Mistral
-                                                    : Variant::Qwen2;
+  if (options.variant != "auto") preset.variant = choice<Variant>(LLAMA_VARIANTS, options.variant);
   if (options.rotary_base != 0.0) preset.rotary_base = options.rotary_base;
   if (options.maximum_positions != 0) preset.maximum_positions = options.maximum_positions;
   if (options.tie_embeddings != "auto") preset.tie_embeddings = options.tie_embeddings == "true";
@@ -84,9 +84,7 @@ inline RotaryScaling scaling_of(const LlamaOptions& options, const Preset& prese
     scaling.kind = preset.rotary_factor > 1 ? Kind::Llama3 : Kind::None;
     if (preset.rotary_factor > 1 && options.rotary_factor == default_factor) scaling.factor = preset.rotary_factor;
   } else {
-    scaling.kind = options.rotary_scaling == "none"     ? Kind::None
-                   : options.rotary_scaling == "linear" ? Kind::Linear
-                                                        : Kind::Llama3;
+    scaling.kind = choice<Kind>(LLAMA_ROTARY_SCALINGS, options.rotary_scaling);
   }
   return scaling;
 }

@@ -25,11 +25,13 @@ namespace {
 
 using namespace strata;
 
+#define MUON_COEFFICIENTS "quintic|polar_express"
+
 #define MUON_OPTIONS(OPTION)                                                                                           \
   OPTION(number, momentum, 0.95, "min=0,max=1", "", "Decay rate of the momentum of matrices; below 1.")                \
   OPTION(boolean, nesterov, true, "", "", "Nesterov momentum.")                                                        \
   OPTION(integer, steps, 5, "min=1,max=20", "", "Number of Newton-Schulz iterations.")                                 \
-  OPTION(text, coefficients, "quintic", "one_of=quintic|polar_express", "",                                            \
+  OPTION(text, coefficients, "quintic", "one_of=" MUON_COEFFICIENTS, "",                                               \
          "Coefficients of the Newton-Schulz iterations. quintic: the same in each; polar_express: different ones in "  \
          "each of the first five.")                                                                                    \
   OPTION(text, scale, "original", "one_of=original|moonlight", "",                                                     \
@@ -218,7 +220,7 @@ class Muon final : public Optimizer, public TensorUnits {
   }
 
   muon::Coefficients coefficients() const {
-    return options_.coefficients == "quintic" ? muon::Coefficients::Quintic : muon::Coefficients::PolarExpress;
+    return choice<muon::Coefficients>(MUON_COEFFICIENTS, options_.coefficients);
   }
 
   MuonOptions options_;

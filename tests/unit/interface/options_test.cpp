@@ -141,3 +141,13 @@ TEST_CASE("texts that would break the manifest do not compile") {
   STATIC_REQUIRE_FALSE(option_list::are_limits("min="));
   STATIC_REQUIRE_FALSE(option_list::are_limits("min=1,"));
 }
+
+TEST_CASE("a choice is the enumerator at its name's place") {
+  enum class Order { Forward, Reverse, Shuffled };
+  constexpr const char* names = "forward|reverse|shuffled";
+  CHECK(choice<Order>(names, "forward") == Order::Forward);
+  CHECK(choice<Order>(names, "shuffled") == Order::Shuffled);
+  CHECK(choice_name(names, static_cast<int>(Order::Reverse)) == "reverse");
+  CHECK_THROWS_AS(choice<Order>(names, "rev"), Bug);
+  CHECK_THROWS_AS(choice_name(names, 3), Bug);
+}

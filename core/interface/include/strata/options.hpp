@@ -16,6 +16,12 @@
 //   size       "64MiB"           std::int64_t, in bytes       "min=1MiB"
 //   integers   "[1, 2]"          std::vector<std::int64_t>    of each element
 //   numbers    "[0.9, 0.95]"     std::vector<double>          of each element
+// A text with choices becomes an enum whose enumerators have the order of the choices, whose names are written once:
+//
+//   #define ORDERS "forward|reverse"
+//   OPTION(text, order, "forward", "one_of=" ORDERS, "", "The order in which layers are gathered.")
+//   const auto order = choice<Order>(ORDERS, options.order);
+//
 // Texts must not contain double quotes, backslashes or control characters; the compiler checks this.
 #pragma once
 #include <strata/export.hpp>
@@ -89,6 +95,17 @@ class STRATA_EXPORT OptionValues {
 
 // Returns every option at its default.
 STRATA_EXPORT OptionValues default_options(const std::vector<OptionSpec>& specs);
+
+// Returns the place of `text` among names with bars between them; throws Bug if it is none of them, which parse_option
+// has checked. choice_name() is the other way round.
+STRATA_EXPORT int choice_index(std::string_view names, std::string_view text);
+STRATA_EXPORT std::string choice_name(std::string_view names, int index);
+
+// Returns the enumerator that stands where `text` stands among the names.
+template <typename Enum>
+Enum choice(std::string_view names, std::string_view text) {
+  return static_cast<Enum>(choice_index(names, text));
+}
 
 // Functions that the macros below use.
 namespace option_list {
