@@ -32,8 +32,7 @@ std::vector<std::int64_t> steps_until_stopped(int ranks, int asked, std::int64_t
     rank.run.stop_when([&run = rank.run, is = rank.engine.rank() == asked, when] {
       return is && run.steps_done() >= when ? SIGTERM : 0;
     });
-    runtime::TrainingObserver nothing;
-    runtime::train(rank.run, nothing);
+    runtime::train(rank.run, {});
     steps[number] = rank.run.steps_done();
     signals[number] = rank.run.stopped_by();
   });
