@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "checkpoint/hugging_face.hpp"
@@ -22,15 +23,13 @@ std::filesystem::path canonical(const std::string& path) {
   return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
 }
 
-// Before anything is opened, since opening makes files and folders.
-void check_paths(const ReportSettings& settings, const config::RunConfig& config) {
-  if (config.export_path.empty()) return;
-  checkpoint::check_export_folder(config.export_path);
-  check_outside_export(config, "checkpoint.path", config.checkpoint.path);
-  check_outside_export(config, "metrics.csv", config.metrics_csv);
-  check_outside_export(config, "--metrics", settings.metrics_file);
-  check_outside_export(config, "--summary", settings.summary_file);
-}
+// A sink that may be asked for. To add one, add a row in open_sinks().
+struct Row {
+  const char* option;  // option or key of its path, for errors
+  std::string path;    // empty: it writes no file
+  bool wanted;
+  std::function<std::unique_ptr<MetricSink>()> open;
+};
 
 void check_apart(const std::vector<std::unique_ptr<MetricSink>>& sinks) {
   for (auto one = sinks.begin(); one != sinks.end(); ++one)
@@ -49,17 +48,23 @@ void check_outside_export(const config::RunConfig& config, const std::string& na
 }
 
 std::vector<std::unique_ptr<MetricSink>> open_sinks(const ReportSettings& settings, const config::RunConfig& config) {
-  check_paths(settings, config);
+  const std::string &lines = settings.metrics_file, &csv = config.metrics_csv, &summary = settings.summary_file;
+  const std::vector<Row> rows{
+      {"train.log_every", "", settings.progress && config.train.log_every > 0,
+       [&] {
+         return std::make_unique<Progress>(settings.progress_on, settings.terminal, config.train.steps,
+                                           config.train.log_every);
+       }},
+      {"--metrics", lines, !lines.empty(), [&] { return std::make_unique<MetricsFile>(lines); }},
+      {"metrics.csv", csv, !csv.empty(), [&] { return std::make_unique<CsvFolder>(csv, config.train.global_batch); }},
+      {"--summary", summary, !summary.empty() || settings.table != nullptr,
+       [&] { return std::make_unique<SummarySink>(summary, settings.table, settings.warmup_steps, config); }}};
+  if (!config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
+  check_outside_export(config, "checkpoint.path", config.checkpoint.path);
+  for (const Row& row : rows) check_outside_export(config, row.option, row.path);  // before opening makes a folder
   std::vector<std::unique_ptr<MetricSink>> sinks;
-  if (settings.progress && config.train.log_every > 0)
-    sinks.push_back(std::make_unique<Progress>(settings.progress_on, settings.terminal, config.train.steps,
-                                               config.train.log_every));
-  if (!settings.metrics_file.empty()) sinks.push_back(std::make_unique<MetricsFile>(settings.metrics_file));
-  if (!config.metrics_csv.empty())
-    sinks.push_back(std::make_unique<CsvFolder>(config.metrics_csv, config.train.global_batch));
-  if (!settings.summary_file.empty() || settings.table != nullptr)
-    sinks.push_back(
-        std::make_unique<SummarySink>(settings.summary_file, settings.table, settings.warmup_steps, config));
+  for (const Row& row : rows)
+    if (row.wanted) sinks.push_back(row.open());
   check_apart(sinks);
   return sinks;
 }
