@@ -51,8 +51,7 @@ int main(int argc, char* argv[]) try {
   Engine engine = initialize(std::move(model), argv[1], {argv + 2, argv + argc});
   while (engine.steps_done() < engine.steps()) {
     for (const Batch& batch : engine.batches()) engine.backward(engine.forward(batch));
-    const StepResult result = engine.step();
-    if (engine.log_due() && engine.rank() == 0) std::printf("step %d loss %.17g\n", int(result.step), result.loss);
+    engine.step();
   }
 } catch (const Error& error) {
   std::fprintf(stderr, "program: %s\n", error.what());

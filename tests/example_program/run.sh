@@ -31,12 +31,14 @@ compare() {  # name, ranks, settings
   local name=$1 ranks=$2 arguments=()
   shift 2
   for setting in "$data" "$@"; do arguments+=(--set "$setting"); done
+  set -- "$program" "$config" "$data" "metrics.csv=$work/$name.figures" "$@"
   if [ "$ranks" -gt 1 ]; then
-    "$strata" launch --nproc "$ranks" "$program" "$config" "$data" "$@" >"$work/$name.program" || fail "$name: the program"
+    set -- "$strata" launch --nproc "$ranks" "$@"
     arguments+=(--nproc "$ranks")
-  else
-    "$program" "$config" "$data" "$@" >"$work/$name.program" || fail "$name: the program"
   fi
+  "$@" >"$work/$name.log" || fail "$name: the program"
+  [ "$(grep -c 'step [0-9]*/50 ' "$work/$name.log")" = 6 ] || { cat "$work/$name.log"; fail "$name: a line at the first step, then every 10"; }
+  awk -F, 'NR > 1 { print "step " NR - 1 " loss " $2 }' "$work/$name.figures/Train_Samples_train_loss.csv" >"$work/$name.program"
   STRATA_PLUGIN_PATH=$work/three_layers/build "$strata" train "$config" --quiet --summary "$work/$name.json" --set model.plugin=three_layers \
     "${arguments[@]}" >"$work/$name.train" || fail "$name: strata train"
   python3 - "$work/$name.program" "$work/$name.json" <<'PYTHON' || fail "$name: the program's losses are not those of strata train"

@@ -33,7 +33,7 @@ sources_of() {
     plugin_file) echo "$core/engine/plugins/elf_section.cpp" ;;
     json_lines) echo "$text $core/tools/data/jsonl.cpp" ;;
     tokenizer) echo "$text $core/tools/tokenizer/*.cpp" ;;
-    trace) echo "$text $core/tools/schedule/trace_file.cpp $core/tools/train/run_summary.cpp" ;;
+    trace) echo "$text $core/tools/schedule/trace_file.cpp $core/engine/report/run_summary.cpp" ;;
     safetensors) echo "$text $core/engine/checkpoint/safetensors.cpp" ;;
     checkpoint) echo "$text $core/engine/checkpoint/training_checkpoint.cpp $core/engine/checkpoint/checksum.cpp" ;;
     *) echo "unknown target $1" >&2; exit 2 ;;

@@ -40,8 +40,8 @@ def test_tests_are_named_so():
 
 
 def test_a_stray_file_is_seen():
-    assert misplaced(["report/table_test.cpp", "table_test.cpp", "tools/report/x_test.cpp"], mirrored()) == [
-        "report/table_test.cpp", "table_test.cpp", "tools/report/x_test.cpp"]
+    assert misplaced(["reports/table_test.cpp", "table_test.cpp", "tools/report/x_test.cpp"], mirrored()) == [
+        "reports/table_test.cpp", "table_test.cpp", "tools/report/x_test.cpp"]
     assert misplaced(["text/table_test.cpp", "tools/plugins/planted/marks.cpp"], mirrored()) == []
     assert misnamed({"text/test_table.cpp": "\nTEST_CASE(", "text/table.hpp": "", "text/empty_test.cpp": ""}) == [
         "text/test_table.cpp", "text/empty_test.cpp"]

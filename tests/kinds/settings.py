@@ -265,7 +265,7 @@ SHOWN_NOWHERE = {
     "communicator/shm.slot_size": "memory between processes: tests/unit/communicator",
     "communicator/shm.ring_size": "memory between processes: tests/unit/communicator",
     "compare": "`strata compare` alone trains the variants: tests/compare; a program refuses it",
-    "export": "`strata train` alone writes it: test_export",
+    "export": "what is trained here exports without it: test_export, tests/unit/run/engine_report_test.cpp",
     "memory_budget": "chosen by: tests/deepspeed, tests/auto_offload; refused elsewhere: test_memory_budget",
     "device_budget": "a limit: tests/auto_offload, test_device_budget",
     "offload.host.plugin": "offload.automatic measures processes: tests/auto_offload",

@@ -18,8 +18,8 @@
 
 #include "plan/dry_run.hpp"
 #include "ranks_in_threads.hpp"
-#include "run/training.hpp"
-#include "tools/train/training_report.hpp"
+#include "report/run_summary.hpp"
+#include "run/run_report.hpp"
 
 namespace {
 
@@ -35,19 +35,20 @@ struct Request {
 
 void train_rank(const runtime::ResolvedRun& resolved, const Request& request, int rank, LocalGroups& groups) {
   report::ReportSettings settings;
-  settings.quiet = true;
+  settings.progress = false;
+  settings.digests = request.digests;
   if (request.digests) settings.metrics_file = request.folder + "/metrics.jsonl";
   settings.summary_file = request.folder + "/summary.json";
-  report::TrainingReport report(settings, resolved.config, rank, /*resumes=*/false, std::cerr);
+  report::RunReport report(settings, resolved.config, rank);
   runtime::Run run(resolved, runtime::open_training(resolved.config, rank), {rank, request.ranks, rank},
                    [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
                      return std::make_unique<LocalProvider>(groups, rank);
                    });
   run.fill();
-  report.begin(run, request.digests);
-  report.finish(run, runtime::train(run, report));
+  report.begin(run);
+  report.end(run, runtime::train(run, {&report}), /*predicted_step_s=*/{});
   run.export_weights(request.folder + "/weights");
-  report.write_summary();
+  report.finish();
 }
 
 nlohmann::json planned(const runtime::DryRun& run) {

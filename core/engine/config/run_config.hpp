@@ -85,8 +85,8 @@ struct ValidationConfig {
       "maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping")                 \
   KEY(integer, seed, "train.seed", "1", "min=0", "", Affects::Samples,                                             \
       "random seed of initial weights, dropout and sample order")                                                  \
-  KEY(integer, log_every, "train.log_every", "1", "min=1", "steps", Affects::Nothing,                              \
-      "steps between progress lines; at least one line is printed every 10 s")
+  KEY(integer, log_every, "train.log_every", "1", "min=0", "steps", Affects::Nothing,                              \
+      "steps between progress lines; at least one line is printed every 10 s. 0: no lines")
 
 struct TrainConfig {
   STRATA_TRAIN_KEYS(STRATA_KEY_MEMBER)

@@ -8,14 +8,12 @@ namespace strata::runtime {
 
 namespace {
 
-// The keys that `strata train` and `strata compare` honour by themselves, and what a program does in their place.
+// The keys that `strata` commands alone honour, and what a program does in their place.
 struct OfCommands {
   const char* key;
   const char* instead;
 };
 constexpr OfCommands keys_of_commands[]{
-    {"metrics.csv", "`strata train` writes these files: write the StepResult of engine.step() where it is wanted"},
-    {"export", "`strata train` writes this folder after its last step: call engine.export_weights(FOLDER)"},
     {"compare", "`strata compare` trains these variants: start the program once for each, with its settings"}};
 
 [[noreturn]] void refuse_key(const OfCommands& one, const Place& place, const std::string& value) {

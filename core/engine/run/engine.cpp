@@ -19,18 +19,6 @@ std::string shape_text(const at::Tensor& tensor) {
   return text + "]";
 }
 
-StepResult result(const report::StepRecord& record) {
-  return {record.step + 1,
-          record.outcome.loss,
-          record.outcome.gradient_norm,
-          record.learning_rate,
-          record.applied,
-          record.step_s,
-          record.outcome.clip_factor,
-          record.tokens_per_s,
-          record.outcome.auxiliary_loss};
-}
-
 }  // namespace
 
 void refuse(const char* call, const Engine::Where& where, const std::string& text) {
@@ -122,6 +110,7 @@ Loss Engine::forward(const Batch& batch, Where where) {
                "call engine.step() first");
   engine.check_fresh("forward", where);
   const data::TokenBatch checked_batch = engine.checked(batch, "forward", where);
+  engine.begin_report("forward", where);
   return engine.part([&] {
     engine.started = true;
     if (engine.parts->forwards() == 0) {
@@ -159,10 +148,10 @@ StepResult Engine::step(Where where) {
     refuse("step", where,
            of(engine.parts->backwards(), accumulation) +
                " micro-batches went forward and backward; a step takes train.accumulation of them");
-  return engine.part([&] {
+  return engine.conclude(engine.part([&] {
     const runtime::StepOutcome outcome = engine.parts->finish(engine.run.session().counted(engine.valid_tokens));
-    return result(engine.run.conclude(engine.parts->input(), outcome, runtime::seconds_since(engine.begin)));
-  });
+    return engine.run.conclude(engine.parts->input(), outcome, runtime::seconds_since(engine.begin));
+  }));
 }
 
 StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where where) {
@@ -176,8 +165,9 @@ StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where wh
   engine.check_fresh("train_batch", where);
   std::vector<data::TokenBatch> batches;
   for (const Batch& batch : micro_batches) batches.push_back(engine.checked(batch, "train_batch", where));
+  engine.begin_report("train_batch", where);
   engine.started = true;
-  return engine.part([&] { return result(engine.run.step(batches)); });
+  return engine.conclude(engine.part([&] { return engine.run.step(batches); }));
 }
 
 std::vector<Batch> Engine::batches(Where where) const {
@@ -211,7 +201,9 @@ bool Engine::resume(const std::string& from, Where where) {
     refuse("resume", where,
            "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
   runtime::check_resume(engine.resolved, from);
+  engine.resumes = true;
   engine.started = engine.part([&] { return runtime::resume(engine.run, engine.resolved, from); }).has_value();
+  if (engine.started && steps_done() == steps()) plugin_host::for_program([&] { engine.write_export(); });
   return engine.started;
 }
 
@@ -221,10 +213,6 @@ void Engine::export_weights(const std::string& folder, Where where) {
   plugin_host::for_program([&] { engine.run.export_weights(folder); });
 }
 
-bool Engine::log_due() const {
-  const std::int64_t done = steps_done();
-  return done > 0 && (done == steps() || done % implementation_->config().train.log_every == 0);
-}
 bool Engine::validation_due() const {
   return implementation_->run.validation_due();
 }

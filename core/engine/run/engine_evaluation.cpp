@@ -12,7 +12,12 @@ double Engine::evaluate(Where where) {
   engine.check_between_steps("evaluate", where);
   if (engine.config().validation.data.path.empty())
     refuse("evaluate", where, "validation.path is not given; give it, or pass the micro-batches to evaluate");
-  return engine.part([&] { return engine.run.validate().value().loss; });
+  const report::ValidationResult result = engine.part([&] {
+    const auto progress = [&](std::int64_t done, std::int64_t samples) { engine.report.validating(done, samples); };
+    return engine.run.validate(progress).value();
+  });
+  if (engine.reports) plugin_host::for_program([&] { engine.report.after_validation(engine.run, result); });
+  return result.loss;
 }
 
 double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {

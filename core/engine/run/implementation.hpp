@@ -11,6 +11,7 @@
 
 #include "plugins/machine_error.hpp"
 #include "run/run.hpp"
+#include "run/run_report.hpp"
 #include "step/step_in_parts.hpp"
 
 namespace strata {
@@ -37,6 +38,12 @@ class Engine::Implementation {
   void check_usable(const char* call, const Where& where) const;
   void check_between_steps(const char* call, const Where& where) const;
   void check_fresh(const char* call, const Where& where) const;
+  // Opens the report before the first step. Throws the UserError of figures of an earlier run, unless the program
+  // called resume. [collective]
+  void begin_report(const char* call, const Where& where);
+  // Reports a complete step, and writes the config's export after step train.steps. [collective]
+  StepResult conclude(const report::StepRecord& record);
+  void write_export();
   data::TokenBatch checked(const Batch& batch, const char* call, const Where& where) const;
   // Runs work that cannot be resumed after an error, e.g. a part of a step.
   template <typename Work>
@@ -51,10 +58,13 @@ class Engine::Implementation {
   }
 
   runtime::ResolvedRun resolved;
+  report::RunReport report;
   runtime::Run run;
   std::optional<runtime::StepInParts> parts;  // empty if a step cannot be cut into parts
   std::uint64_t identity;
   bool started = false;                         // true: a step was begun, or a checkpoint was loaded
+  bool resumes = false;                         // true: the program called resume
+  bool reports = false;                         // true: the report has begun, and steps are made
   bool broken = false;                          // true: a call failed in the middle of a step
   std::int64_t forwards = 0;                    // number of forwards since the engine was made
   std::int64_t valid_tokens = 0;                // this rank's valid tokens of the current step

@@ -111,10 +111,11 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
 Engine::Implementation::Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
                                        const runtime::MakeGroups& make_groups)
     : resolved(std::move(resolved_run)),
+      report({}, resolved.config, place.rank),
       run(resolved, runtime::open_training(resolved.config, place.rank), place, make_groups),
       parts(runtime::StepInParts::cut(run.session().program(), run.session().executor())),
       identity(next_identity()) {
-  run.try_writing("");
+  run.try_writing(config().export_path);
   run.fill();
 }
 

@@ -17,19 +17,20 @@ void check_computed(const report::StepRecord& record) {
 
 }  // namespace
 
-std::string train(Run& run, TrainingObserver& observer) {
+std::string train(Run& run, const std::vector<TrainingObserver*>& observers) {
   const config::RunConfig& config = run.config();
   const std::int64_t first = run.steps_done();
   std::string saved_in;
   run.agree_to_stop();
   while (run.stopped_by() == 0 && run.steps_done() < config.train.steps) {
-    observer.before_step(run);
+    for (TrainingObserver* observer : observers) observer->before_step(run);
     report::StepRecord record = run.step();
     if (record.step == first) check_computed(record);
     if (run.validation_due())
-      record.validation =
-          run.validate([&](std::int64_t done, std::int64_t samples) { observer.validating(done, samples); });
-    observer.after_step(run, std::move(record));
+      record.validation = run.validate([&](std::int64_t done, std::int64_t samples) {
+        for (TrainingObserver* observer : observers) observer->validating(done, samples);
+      });
+    for (TrainingObserver* observer : observers) observer->after_step(run, record);
     if (!run.checkpoint_due()) continue;
     saved_in = run.save_checkpoint();
     run.agree_to_stop();

@@ -6,7 +6,7 @@
 
 #include "config/run_config.hpp"
 #include "data/loader.hpp"
-#include "run/step_record.hpp"
+#include "report/step_record.hpp"
 #include "step/plugin_set.hpp"
 #include "step/session.hpp"
 

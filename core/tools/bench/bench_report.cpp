@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "report/run_summary.hpp"
 #include "tools/compare/paired_ratio.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::bench {
 

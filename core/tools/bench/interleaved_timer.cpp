@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "report/run_summary.hpp"
 #include "step/seconds_since.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::bench {
 

@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "report/run_summary.hpp"
 #include "text/formatted.hpp"
 #include "text/size.hpp"
 #include "tools/compare/paired_ratio.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::report {
 

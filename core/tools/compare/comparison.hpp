@@ -11,7 +11,7 @@
 
 namespace strata::report {
 
-// A parameter's gradient digest in one step, see tools/train/gradient_digest.hpp. NaN if it was not finite.
+// A parameter's gradient digest in one step, see report/gradient_digest.hpp. NaN if it was not finite.
 struct GradientSums {
   double projection = 0.0;
   double norm = 0.0;

@@ -6,9 +6,9 @@
 #include <ostream>
 #include <string>
 
+#include "report/run_summary.hpp"
 #include "text/formatted.hpp"
 #include "text/size.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::report {
 

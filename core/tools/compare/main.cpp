@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "report/report_file.hpp"
 #include "tools/command/carry_out.hpp"
 #include "tools/command/leave.hpp"
 #include "tools/compare/comparison_page.hpp"
@@ -13,7 +14,6 @@
 #include "tools/compare/provenance.hpp"
 #include "tools/compare/variants.hpp"
 #include "tools/ranks/nproc.hpp"
-#include "tools/train/report_file.hpp"
 
 namespace {
 

@@ -14,9 +14,9 @@
 #include <sstream>
 
 #include "data/temporary_folder.hpp"
+#include "report/run_summary.hpp"
 #include "text/json.hpp"
 #include "tools/compare/run_in_turns.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::cli {
 

@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/dry_run.hpp"
+#include "report/progress.hpp"
+#include "report/run_summary.hpp"
 #include "run/launch_groups.hpp"
 #include "run/saved_model.hpp"
 #include "text/formatted.hpp"
 #include "text/table.hpp"
 #include "tools/command/command.hpp"
 #include "tools/ranks/nproc.hpp"
-#include "tools/train/progress.hpp"
 #include "tools/train/train.hpp"
 
 namespace strata::cli {
@@ -59,13 +60,13 @@ int evaluate(const RunArguments& arguments, const std::string& checkpoint, repor
                    runtime::launch_groups(place, "evaluation;"));
   run.fill();
   const bool terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::Launcher::OpenMpi;
-  report::Progress progress(std::cerr, terminal, 0, 1);
+  report::Progress progress(&std::cerr, terminal, 0, 1);
   const report::ValidationResult result = run.validate([&](std::int64_t done, std::int64_t samples) {
-                                               if (place.rank == 0 && !arguments.report.quiet)
+                                               if (place.rank == 0 && arguments.report.progress)
                                                  progress.validating(done, samples);
                                              })
                                               .value();
-  progress.finish();
+  progress.end_line();
   if (!std::isfinite(result.loss))
     throw UserError(
         "the loss of {} samples is {}: the weights are finite, and what the model computes with them is not; they are "
@@ -89,7 +90,8 @@ void add_eval(CommandLine& line) {
       ->excludes(init);
   add_setting(eval, "--data", "validation.path", run.settings, "Token file; sets validation.path");
   add_format(eval, format);
-  eval.add_flag("--quiet", run.report.quiet, "Print only the result, no progress");
+  eval.add_flag_callback(
+      "--quiet", [] { run.report.progress = false; }, "Print only the result, no progress");
   eval.footer(
       "Prints the mean loss per token, the perplexity, and the number of samples and tokens.\n"
       "  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2\n"

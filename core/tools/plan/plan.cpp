@@ -8,12 +8,12 @@
 #include <ostream>
 
 #include "plan/dry_run.hpp"
+#include "report/run_summary.hpp"
 #include "text/size.hpp"
 #include "text/table.hpp"
 #include "tools/chosen/option_values.hpp"
 #include "tools/command/model_settings.hpp"
 #include "tools/plan/largest_micro_batch.hpp"
-#include "tools/train/run_summary.hpp"
 #include "tools/train/train.hpp"
 
 namespace strata::cli {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "program/validate_schedule.hpp"
+#include "report/run_summary.hpp"
 #include "text/json.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::trace {
 

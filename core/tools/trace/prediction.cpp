@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "program/validate_schedule.hpp"
-#include "tools/train/run_summary.hpp"
+#include "report/run_summary.hpp"
 
 namespace strata::trace {
 

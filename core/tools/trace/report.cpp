@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "report/run_summary.hpp"
 #include "text/formatted.hpp"
 #include "tools/schedule/drawing.hpp"
-#include "tools/train/run_summary.hpp"
 
 namespace strata::trace {
 

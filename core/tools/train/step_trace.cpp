@@ -101,7 +101,7 @@ void StepTrace::before_step(runtime::Run& run) {
       });
 }
 
-void StepTrace::after_step(runtime::Run& run) {
+void StepTrace::after_step(runtime::Run& run, const StepRecord& /*record*/) {
   if (traces_ && run.steps_done() == end_) write(run);
 }
 

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "run/run.hpp"
-#include "tools/train/report_file.hpp"
+#include "report/report_file.hpp"
+#include "run/training.hpp"
 
 namespace strata::report {
 
 // Writes a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open and `strata trace` reads: a
 // track for each rank, an event for each instruction. All ranks' clocks are one on one host. Ranks of other hosts are
 // moved so that the first step's gradient norm, for which all ranks meet, ends at the same time on all.
-class StepTrace {
+class StepTrace final : public runtime::TrainingObserver {
  public:
   // Rank 0 opens the file; an empty name: nothing is traced. Throws UserError when it cannot be opened, or holds
   // something else than an earlier trace.
@@ -21,9 +21,9 @@ class StepTrace {
   // Traces `steps` steps after `skipped` ones from now, or from now on where the run makes no more than `skipped`.
   void begin(runtime::Run& run, std::int64_t skipped, std::int64_t steps);
   const ReportFile& file() const { return file_; }
-  void before_step(runtime::Run& run);
+  void before_step(runtime::Run& run) override;
   // After the last of the steps writes the file. Throws EnvironmentError when writing fails. [collective]
-  void after_step(runtime::Run& run);
+  void after_step(runtime::Run& run, const StepRecord& record) override;
   // Writes it if the run ended before. [collective]
   void finish(runtime::Run& run);
 

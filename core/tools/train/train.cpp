@@ -5,7 +5,6 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -16,11 +15,13 @@
 #include "plan/dry_run.hpp"
 #include "resolve/unused_settings.hpp"
 #include "run/launch_groups.hpp"
+#include "run/run_report.hpp"
 #include "run/saved_model.hpp"
 #include "tools/command/command.hpp"
 #include "tools/ranks/nproc.hpp"
 #include "tools/ranks/run_ranks.hpp"
 #include "tools/train/interruption.hpp"
+#include "tools/train/step_trace.hpp"
 #include "tools/train/turn.hpp"
 
 namespace strata::cli {
@@ -34,22 +35,20 @@ bool terminal_under(const launch::LaunchPlace& place) {
 }
 
 // The message after a stopped run: what was saved and how to continue.
-std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
-  std::string text = format("stopped by {} after step {} of {}", runtime::signal_name(summary.stopped_by),
-                            summary.steps_done, config.train.steps);
-  if (!summary.saved_in.empty())
-    return text + "; saved in " + summary.saved_in + ": the same command with --resume goes on from there";
-  if (summary.steps == 0) return text + "; it had made no step, so there is nothing to save";
+std::string stopped_text(const runtime::Run& run, std::int64_t first_step, const std::string& saved_in) {
+  std::string text = format("stopped by {} after step {} of {}", runtime::signal_name(run.stopped_by()),
+                            run.steps_done(), run.config().train.steps);
+  if (!saved_in.empty()) return text + "; saved in " + saved_in + ": the same command with --resume goes on from there";
+  if (run.steps_done() == first_step) return text + "; it had made no step, so there is nothing to save";
   return text + "; nothing is saved, as checkpoint.path is empty";
 }
 
 bool logs_config(const RunArguments& arguments) {
-  return !arguments.quiet_config && !arguments.report.quiet;
+  return !arguments.quiet_config && arguments.report.progress;
 }
 
 // What all ranks must have been asked alike, as parts that end with semicolons: what they do together. Not --summary
-// and
-// --quiet, which are rank 0's alone.
+// and --quiet, which are rank 0's alone.
 std::string asked(const RunArguments& arguments) {
   const report::ReportSettings& report = arguments.report;
   const auto given = [](const char* option, const std::string& value) {
@@ -57,35 +56,10 @@ std::string asked(const RunArguments& arguments) {
   };
   const std::string export_dtype = arguments.export_dtype.empty() ? "float32" : arguments.export_dtype;
   return "--export-dtype " + export_dtype + ";" + given("--metrics", report.metrics_file) +
-         given("--trace", report.trace_file) +
-         (report.trace_file.empty() ? "" : "--trace-steps " + std::to_string(report.trace_steps) + ";") +
-         "--warmup-steps " + std::to_string(report.warmup_steps) + ";" + (arguments.digests ? "" : "no ") +
-         "--digests;" + (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
-}
-
-// An export replaces an empty folder, so nothing else may be written into it meanwhile.
-void check_export(const config::RunConfig& config, const report::ReportSettings& report) {
-  if (config.export_path.empty()) return;
-  checkpoint::check_export_folder(config.export_path);
-  const auto canonical = [](const std::string& path) {
-    std::error_code error;
-    const std::filesystem::path name = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
-    return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
-  };
-  const std::filesystem::path folder = canonical(config.export_path);
-  const auto check = [&](const std::string& name, const std::string& path) {
-    if (path.empty()) return;
-    const std::filesystem::path other = canonical(path);
-    if (std::ranges::mismatch(folder, other).in1 == folder.end())
-      throw UserError(
-          "{} lies in the folder of the export, {}, which must be empty until the end; give it another place", name,
-          config.export_path);
-  };
-  check("checkpoint.path " + config.checkpoint.path, config.checkpoint.path);
-  check("metrics.csv " + config.metrics_csv, config.metrics_csv);
-  check("--metrics " + report.metrics_file, report.metrics_file);
-  check("--summary " + report.summary_file, report.summary_file);
-  check("--trace " + report.trace_file, report.trace_file);
+         given("--trace", arguments.trace_file) +
+         (arguments.trace_file.empty() ? "" : "--trace-steps " + std::to_string(arguments.trace_steps) + ";") +
+         "--warmup-steps " + std::to_string(report.warmup_steps) + ";" + (report.digests ? "" : "no ") + "--digests;" +
+         (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
 }
 
 // What every rank would find wrong, said once. Homes that are left open are not looked at.
@@ -106,8 +80,26 @@ std::string checked_export_dtype(const RunArguments& arguments, const config::Ru
 }
 
 runtime::StopSignals::Answer answer_to_signals(const RunArguments& arguments, const launch::LaunchPlace& place) {
-  const bool bar = terminal_under(place) && !arguments.report.quiet;
+  const bool bar = terminal_under(place) && arguments.report.progress;
   return bar ? runtime::StopSignals::Answer::FreshLine : runtime::StopSignals::Answer::Line;
+}
+
+// A run's rank among runs that take turns.
+class TurnTaker final : public runtime::TrainingObserver {
+ public:
+  explicit TurnTaker(const std::string& pipes) : turn_(pipes) {}
+  void before_step(runtime::Run& /*run*/) override { turn_.wait(runtime::StopSignals::requested); }
+
+ private:
+  runtime::Turn turn_;
+};
+
+report::ReportSettings report_settings(const RunArguments& arguments, const launch::LaunchPlace& place,
+                                       std::ostream& out) {
+  report::ReportSettings settings = arguments.report;
+  settings.table = settings.progress_on = &out;
+  settings.terminal = terminal_under(place);
+  return settings;
 }
 
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
@@ -122,36 +114,40 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
   if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
   runtime::check_resume(resolved, arguments.resume);
-  if (leader) check_export(config, arguments.report);
-  report::ReportSettings settings = arguments.report;
-  settings.terminal = terminal_under(place);
-  settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
-  report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
+  TurnTaker turn(arguments.turns);
+  if (leader) report::check_outside_export(config, "--trace", arguments.trace_file);
+  report::StepTrace trace(arguments.trace_file, place.rank);
+  report::RunReport report(report_settings(arguments, place, out), config, place.rank);
+  report.check_apart(trace.file());
+  if (const std::string earlier = report.earlier_run("--resume"); !earlier.empty() && !arguments.resume)
+    throw UserError(earlier);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
   const std::string export_dtype = checked_export_dtype(arguments, config, files);
   const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, asked(arguments));
-  settings.predicted_step_s = runtime::settle_offload(resolved, rank, std::max(place.local_size, 1), make_groups,
-                                                      leader && !arguments.report.quiet);
+  const std::optional<double> predicted_step_s = runtime::settle_offload(
+      resolved, rank, std::max(place.local_size, 1), make_groups, leader && arguments.report.progress);
 
   runtime::Run run(resolved, std::move(files), rank, make_groups);
   run.stop_when(StopSignals::requested);
   run.try_writing(config.export_path, export_dtype);
   std::optional<runtime::Resumed> resumed;
   if (arguments.resume) resumed = runtime::resume(run, resolved, *arguments.resume);
-  if (resumed)
-    report.resumed(*resumed);
-  else
+  if (!resumed)
     run.fill();
-  report.begin(run, arguments.digests);
-  const std::string saved_in = runtime::train(run, report);
-  const report::RunSummary& summary = report.finish(run, saved_in);
-  if (!config.export_path.empty() && summary.stopped_by == 0) run.export_weights(config.export_path, export_dtype);
-  report.write_summary();
-  if (leader) out << report::summary_table(summary) << std::flush;
-  if (summary.stopped_by == 0) return 0;
-  if (leader) std::cerr << "strata: " << stopped_text(summary, config) << std::endl;
-  return 128 + summary.stopped_by;
+  else if (leader && arguments.report.progress)
+    out << "resumed from " << resumed->folder << " after step " << resumed->step << std::endl;
+  const std::int64_t first_step = run.steps_done();
+  report.begin(run);
+  trace.begin(run, arguments.report.warmup_steps, arguments.trace_steps);
+  const std::string saved_in = runtime::train(run, {&trace, &report, &turn});
+  trace.finish(run);
+  report.end(run, saved_in, predicted_step_s);
+  if (!config.export_path.empty() && run.stopped_by() == 0) run.export_weights(config.export_path, export_dtype);
+  report.finish();
+  if (run.stopped_by() == 0) return 0;
+  if (leader) std::cerr << "strata: " << stopped_text(run, first_step, saved_in) << std::endl;
+  return 128 + run.stopped_by();
 }
 
 }  // namespace
@@ -206,7 +202,7 @@ void add_train(CommandLine& line) {
   train.add_option("--metrics", run.report.metrics_file,
                    "Write one JSON object per step to this file; with --resume, continue the file of the previous run");
   train
-      .add_flag("--digests", run.digests,
+      .add_flag("--digests", run.report.digests,
                 "Add two layout-independent fingerprints of every parameter's gradient to --metrics: a sum with "
                 "pseudo-random signs, and the norm")
       ->needs("--metrics");
@@ -218,10 +214,10 @@ void add_train(CommandLine& line) {
       .add_option("--export-dtype", run.export_dtype,
                   "Type of the weights written by --export (default: float32); source: the type in model.init")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "source"}));
-  CLI::Option* const trace = train.add_option("--trace", run.report.trace_file,
+  CLI::Option* const trace = train.add_option("--trace", run.trace_file,
                                               "Write a timeline of every rank, instruction by instruction, to this "
                                               "file, for `strata trace FILE` or ui.perfetto.dev");
-  train.add_option("--trace-steps", run.report.trace_steps, "Number of steps to trace, after the warm-up")
+  train.add_option("--trace-steps", run.trace_steps, "Number of steps to trace, after the warm-up")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000))
       ->needs(trace);
@@ -235,7 +231,8 @@ void add_train(CommandLine& line) {
           "Resume from a checkpoint: its folder, or latest (the default) for the newest one in checkpoint.path")
       ->expected(0, 1)
       ->type_name("[PATH|latest]");
-  train.add_flag("--quiet", run.report.quiet, "Print only the summary, no progress");
+  train.add_flag_callback(
+      "--quiet", [] { run.report.progress = false; }, "Print only the summary, no progress");
   train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see tools/train/turn.hpp
   train.footer(
       "Without --nproc, this process is one rank of the job started by torchrun, mpirun or srun, or the only rank.\n"

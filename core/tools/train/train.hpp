@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "group/launch_place.hpp"
+#include "report/open_sinks.hpp"
 #include "resolve/resolve_run.hpp"
-#include "tools/train/training_report.hpp"
 
 namespace CLI {
 class App;
@@ -24,8 +24,9 @@ struct RunArguments {
   bool oversubscribe = false;         // with nproc: allow many more ranks than this host has cores or memory for
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
   std::string export_dtype;           // of the exported weights: see export_type(); empty: float32
-  bool digests = false;               // of every step's gradient, in the metrics; see tools/train/gradient_digest.hpp
   report::ReportSettings report;
+  std::string trace_file;                 // see step_trace.hpp; empty: nothing is traced
+  std::int64_t trace_steps = 10;          // after the warm-up
   std::string turns;                      // see tools/train/turn.hpp; empty: none
   bool quiet_config = false;              // do not log a ds_config's keys; for ranks, because their launcher has
   std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks

@@ -174,9 +174,9 @@ std::vector<std::string> surroundings(const config::RunConfig& config, const plu
                                     "parallel.data=auto",
                                     "parallel.layers_per_chunk=[]",
                                     "offload.automatic=false"};
-  const std::vector<std::string> no_files{R"(model.init="")", R"(validation.path="")", R"(checkpoint.path="")",
-                                          R"(export="")", R"(metrics.csv="")"};
-  settings.insert(settings.end(), no_files.begin(), no_files.end());
+  settings.emplace_back(R"(checkpoint.path="")");
+  for (const config::Key& key : config::keys())  // no other file but the tokens is read or written
+    if (key.effect.per_host() && key.option.name != "data.path") settings.push_back(key.option.name + R"(="")");
   // Where stages update by themselves, every token must count.
   if (promise.kind == plugin_host::Equivalence::Kind::Simulated) settings.push_back("data.documents=packed");
   if (is_of_other_device(config.communicator.plugin.name)) settings.push_back("communicator.plugin=auto");

@@ -30,9 +30,8 @@ class Diverging {
     std::string error;
     try {
       on_engines(1, config_.file(), settings(steps, rate), [&](const LocalRank& rank) {
-        runtime::TrainingObserver observer;
         if (!rank.engine.resume()) rank.run.fill();
-        runtime::train(rank.run, observer);
+        runtime::train(rank.run, {});
       });
     } catch (const EnvironmentError& ended) {
       error = ended.what();

@@ -27,7 +27,8 @@ class Config {
     for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(draw() % vocabulary), '\0'};
     write_file(folder_ / "tokens.bin", tokens);
     write_file(file(),
-               "device: cpu\nmodel: {seq_len: 5}\ntrain: {steps: 20, micro_batch: 2, accumulation: 3}\nlearning_rate: "
+               "device: cpu\nmodel: {seq_len: 5}\ntrain: {steps: 20, micro_batch: 2, accumulation: 3, log_every: "
+               "0}\nlearning_rate: "
                "{base: 0.05}\n" +
                    more);
   }

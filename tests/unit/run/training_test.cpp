@@ -23,7 +23,7 @@ struct Loop {
 };
 
 struct LoopObserver final : runtime::TrainingObserver {
-  void after_step(runtime::Run&, report::StepRecord record) override {
+  void after_step(runtime::Run&, const report::StepRecord& record) override {
     loop.losses.push_back(record.outcome.loss);
     if (record.validation) loop.validations.emplace_back(record.step + 1, record.validation->loss);
   }
@@ -50,7 +50,7 @@ TEST_CASE("a program's own loop validates and saves when the training loop does"
                    runtime::launch_groups(launch::read_environment()));
   run.fill();
   LoopObserver observer;
-  CHECK_THAT(runtime::train(run, observer), Contains("step-7"));
+  CHECK_THAT(runtime::train(run, {&observer}), Contains("step-7"));
   observer.loop.checkpoints = names_in(config / "loop");
 
   Engine engine = initialize(small_model(), config.file(), settings("program"));

@@ -5,10 +5,14 @@
 //   strata::Engine engine = strata::initialize(std::move(model), "train.yaml");
 //   while (engine.steps_done() < engine.steps()) {
 //     for (const strata::Batch& batch : engine.batches()) engine.backward(engine.forward(batch));
-//     const strata::StepResult result = engine.step();
+//     engine.step();
 //     if (engine.validation_due()) engine.evaluate();
 //     if (engine.checkpoint_due()) engine.save_checkpoint();
 //   }
+//
+// Rank 0 prints a progress line every train.log_every steps to the log, the program's default spdlog logger, and writes
+// the CSV files of metrics.csv. The step that reaches train.steps writes the `export`. Observers receive the figures of
+// each step too: Engine::observe.
 //
 // Mistakes of the program (a call at the wrong time, a batch of the wrong shape) throw UserErrors that name its file
 // and line.
@@ -64,6 +68,26 @@ struct StepResult {
   std::optional<double> auxiliary_loss;
 };
 
+// Sink of a program: receives the figures of a run on the ranks that pass one to Engine::observe. A write error that it
+// throws is thrown by the engine's call, after the step is complete.
+//
+//   struct Losses final : strata::Observer {
+//     void step(const strata::StepResult& result) override { std::printf("%.17g\n", result.loss); }
+//   };
+//   if (engine.rank() == 0) engine.observe(std::make_unique<Losses>());
+class STRATA_EXPORT Observer {
+ public:
+  virtual ~Observer();
+  // Called before the first step. `steps_done`: number of steps before, not 0 in a resumed run; figures that an earlier
+  // run recorded of later steps come again.
+  virtual void begin(std::int64_t steps_done);
+  // Called after each step.
+  virtual void step(const StepResult& result) = 0;
+  // Called after an evaluate() over the config's `validation` file, once steps were made; `step`: number of the last
+  // one.
+  virtual void validation(std::int64_t step, double loss);
+};
+
 // Plugin that is a class of the program. Configs name it like any other, `partitioner: {plugin: NAME}`; it takes
 // precedence over plugin files of the same name.
 struct ProgramPlugin {
@@ -110,15 +134,18 @@ class STRATA_EXPORT Engine {
   // Returns this rank's micro-batches of the current or next step, from the config's `data` section. [any rank]
   std::vector<Batch> batches(Where where = Where::current()) const;
 
-  // True if a progress line, evaluate() or save_checkpoint() is due after the last step: by train.log_every,
-  // validation.every and checkpoint.every, and after train.steps steps; the last two never without a path. [any rank]
-  bool log_due() const;
+  // Adds an observer of this rank, before the first step. [any rank]
+  void observe(std::unique_ptr<Observer> observer, Where where = Where::current());
+
+  // True if evaluate() or save_checkpoint() is due after the last step: by validation.every and checkpoint.every, and
+  // after train.steps steps; never without a path. [any rank]
   bool validation_due() const;
   bool checkpoint_due() const;
 
   // Functions to call between steps; all are [collective].
   //
-  // Returns the mean loss over the config's `validation` file.
+  // Returns the mean loss over the config's `validation` file. Progress lines, metrics.csv and observers include it,
+  // once steps were made.
   double evaluate(Where where = Where::current());
   // Returns the mean loss over the given micro-batches, 1 to accumulation() of them, equally many on each rank.
   double evaluate(const std::vector<Batch>& micro_batches, Where where = Where::current());
@@ -131,7 +158,8 @@ class STRATA_EXPORT Engine {
   std::string save_checkpoint(Where where = Where::current());
   // Resumes, before the first step, from a checkpoint, or from the latest one in a folder; "latest" means the latest in
   // checkpoint.path. Returns false and changes nothing if "latest" finds none. A run that does not resume refuses a
-  // checkpoint.path that holds checkpoints.
+  // checkpoint.path that holds checkpoints and a metrics.csv that holds figures; a run that does drops the figures of
+  // the steps that it makes again. Writes the `export` if no step is left to make.
   bool resume(const std::string& from = "latest", Where where = Where::current());
   // Writes the weights to a new folder in Hugging Face format. If rank 0 cannot write them, all ranks throw the same
   // error and may continue training.

@@ -1,4 +1,4 @@
-#include "tools/train/report_file.hpp"
+#include "report/report_file.hpp"
 
 #include <strata/error.hpp>
 

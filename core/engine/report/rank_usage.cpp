@@ -1,4 +1,4 @@
-#include "tools/train/rank_usage.hpp"
+#include "report/rank_usage.hpp"
 
 #include <malloc.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "group/numbers.hpp"
-#include "run/run.hpp"
 #include "step/seconds_since.hpp"
+#include "step/session.hpp"
 
 namespace strata::report {
 
@@ -29,8 +29,8 @@ std::int64_t status_field(const std::string& field) {
 
 }  // namespace
 
-UsageMeter::UsageMeter(runtime::Run& run) : run_(run) {
-  run.session().store().reset_peaks();
+UsageMeter::UsageMeter(runtime::Session& session) : session_(session) {
+  session.store().reset_peaks();
   // Gives freed heap pages back and lets VmHWM start again from now; nothing where the kernel does not allow it.
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << "5";
@@ -39,21 +39,20 @@ UsageMeter::UsageMeter(runtime::Run& run) : run_(run) {
 }
 
 std::vector<RankUsage> UsageMeter::of_ranks() const {
-  runtime::Session& session = run_.session();
   RankUsage mine;
-  mine.ledger = session.store().ledger();
+  mine.ledger = session_.store().ledger();
   mine.resident = status_field("VmRSS:");
   mine.peak_resident = status_field("VmHWM:");
   mine.processor =
       static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
   mine.elapsed = static_cast<std::int64_t>(1e6 * runtime::seconds_since(begin_));
-  for (const auto& [name, group] : session.groups()) {
+  for (const auto& [name, group] : session_.groups()) {
     mine.sent += group->traffic().total_bytes();
     for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
   }
-  mine.read = session.stage().buffers->traffic().read;
-  mine.written = session.stage().buffers->traffic().written;
-  return runtime::gather_values(*session.stage().world, session.store().device(), mine);
+  mine.read = session_.stage().buffers->traffic().read;
+  mine.written = session_.stage().buffers->traffic().written;
+  return runtime::gather_values(*session_.stage().world, session_.store().device(), mine);
 }
 
 }  // namespace strata::report

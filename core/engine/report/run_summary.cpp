@@ -1,4 +1,4 @@
-#include "tools/train/run_summary.hpp"
+#include "report/run_summary.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -80,8 +80,7 @@ nlohmann::json to_json(const ValidationResult& validation) {
   return json;
 }
 
-nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& ranks,
-                       const std::vector<ParameterDigest>& gradients) {
+nlohmann::json to_json(const StepRecord& record) {
   const runtime::StepTimes& times = record.outcome.times;
   nlohmann::json json = {
       {"step", record.step + 1},
@@ -105,14 +104,14 @@ nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& r
   };
   if (record.outcome.auxiliary_loss) json["auxiliary_loss"] = number(*record.outcome.auxiliary_loss);
   if (record.validation) json["validation"] = to_json(*record.validation);
-  for (const RankUsage& usage : ranks) {
+  for (const RankUsage& usage : record.ranks) {
     json["bytes"].push_back(to_json(usage.ledger.now));
     json["peak_bytes"].push_back(to_json(usage.ledger.peak));
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
     json["offload"].push_back(offload_json(usage));
   }
-  for (const ParameterDigest& digest : gradients)
+  for (const ParameterDigest& digest : record.gradients)
     json["gradients"][digest.parameter] = {number(digest.projection), number(digest.norm)};
   if (!record.non_finite.empty()) json["non_finite"] = record.non_finite;
   json["plugin_metrics"] = metrics_json(record.metrics);

@@ -1,4 +1,4 @@
-#include "tools/train/report_file.hpp"
+#include "report/report_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -62,6 +62,10 @@ bool ReportFile::is_same_as(const ReportFile& other) const {
   }, two{};
   return regular_ && other.regular_ && ::fstat(descriptor_, &one) == 0 && ::fstat(other.descriptor_, &two) == 0 &&
          one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+void ReportFile::check_apart(const ReportFile& other) const {
+  if (is_same_as(other)) throw UserError("{} and {} are one file; give each a path of its own", name(), other.name());
 }
 
 std::string ReportFile::beginning(std::size_t limit) const {

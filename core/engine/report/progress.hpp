@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string>
 
-#include "run/step_record.hpp"
+#include "report/metric_sink.hpp"
 
 namespace strata::report {
 
@@ -16,17 +16,19 @@ int terminal_columns();
 // Tells a person how a run goes: one line that is rewritten on a terminal, never longer than that is wide; elsewhere
 // plain lines every `every` steps, and one after ten seconds of steps without, so that a log shows that the run lives.
 // Tokens per second are the mean over the steps since the last line; on a terminal, over those of the last ten seconds.
-class Progress {
+class Progress final : public MetricSink {
  public:
-  // `first_step` is where the run begins: not 0 for a resumed one. `columns`: asked for each line, as a terminal's
-  // width may change.
-  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step = 0,
+  // `out`: null for the log, which is no terminal. `columns`: called for each line, as a terminal's width may change.
+  Progress(std::ostream* out, bool terminal, std::int64_t steps, std::int64_t every,
            std::function<int()> columns = terminal_columns);
-  void show(const StepRecord& record);
-  // A validation under way; elsewhere than on a terminal a line every ten seconds.
-  void validating(std::int64_t done, std::int64_t samples);
-  // Ends the line under way, so that what follows begins on a fresh one.
-  void finish();
+  void begin(std::int64_t steps_done) override { first_step_ = steps_done; }
+  // On a terminal rewrites the line; elsewhere prints a line every ten seconds.
+  void validating(std::int64_t done, std::int64_t samples) override;
+  void write(const StepRecord& record) override;
+  void write(const StepValidation& validation) override;
+  void finish(const RunEnd& /*end*/) override { end_line(); }
+  // Ends an unfinished line, so that other output begins on a fresh one.
+  void end_line();
 
  private:
   struct Timed {
@@ -34,13 +36,15 @@ class Progress {
     double seconds = 0.0;
   };
   void add_speed(const Timed& step);
+  void print(const std::string& line);
   void rewrite(const std::string& text);
+  std::string place_of(std::int64_t step) const;
 
-  std::ostream& out_;
+  std::ostream* out_;
   bool terminal_;
   std::int64_t steps_;
   std::int64_t every_;
-  std::int64_t first_step_;
+  std::int64_t first_step_ = 0;
   std::function<int()> columns_;
   Timed recent_;                    // what tokens per second are the mean of
   std::deque<Timed> recent_steps_;  // on a terminal: its steps

@@ -7,16 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "run/step_record.hpp"
-#include "tools/train/gradient_digest.hpp"
-#include "tools/train/rank_usage.hpp"
+#include "report/rank_usage.hpp"
+#include "report/step_record.hpp"
 
 namespace strata::report {
-
-struct StepValidation {
-  std::int64_t step = 0;  // after this one, from 0
-  ValidationResult result;
-};
 
 struct RunSummary {
   std::int64_t first_step = 0;  // of this run, from 0: the steps made before
@@ -47,9 +41,8 @@ std::string memory_name(Category category, Tier tier);
 // {"device": {"parameter": bytes, ...}, ...}: cells that are zero are left out.
 nlohmann::json to_json(const Ledger::Table& table);
 nlohmann::json to_json(const ValidationResult& validation);
-// `ranks` and `gradients`: where they were asked for. What users read counts steps from 1.
-nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& ranks = {},
-                       const std::vector<ParameterDigest>& gradients = {});
+// Steps count from 1.
+nlohmann::json to_json(const StepRecord& record);
 nlohmann::json to_json(const RunSummary& summary);
 // For people: a few aligned lines, peak bytes by category and rank; of more than eight ranks the least and the most.
 std::string summary_table(const RunSummary& summary);

@@ -3,9 +3,9 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "report/csv_folder.hpp"
+#include "report/run_summary.hpp"
 #include "temporary_folder.hpp"
-#include "tools/train/csv_folder.hpp"
-#include "tools/train/run_summary.hpp"
 
 using namespace strata;
 using namespace strata::report;
@@ -54,7 +54,7 @@ TEST_CASE("an auxiliary loss stands in records, files and summary, and nowhere w
   CHECK_FALSE(to_json(record).contains("auxiliary_loss"));
   CHECK_FALSE(to_json(record)["validation"].contains("auxiliary_loss"));
   CHECK_FALSE(to_json(summary).contains("auxiliary_losses"));
-  CsvFolder(folder / "plain", false).write(record, 1);
+  CsvFolder(folder / "plain", 1).write(record);
   CHECK_FALSE(std::filesystem::exists(folder / "plain/Train_Samples_auxiliary_loss.csv"));
   record.outcome.auxiliary_loss = 0.25;
   record.validation->auxiliary_loss = 0.5;
@@ -63,7 +63,7 @@ TEST_CASE("an auxiliary loss stands in records, files and summary, and nowhere w
   CHECK(to_json(record)["loss"] == 2.0);
   CHECK(to_json(record)["validation"]["auxiliary_loss"] == 0.5);
   CHECK(to_json(summary)["auxiliary_losses"] == std::vector<double>{0.25});
-  CsvFolder(folder / "both", false).write(record, 1);
+  CsvFolder(folder / "both", 1).write(record);
   const auto text = [&](const std::string& file) {
     std::ostringstream out;
     out << std::ifstream(folder / file).rdbuf();

@@ -1,4 +1,4 @@
-// Records of steps and validations.
+// Figures of steps and validations.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "report/gradient_digest.hpp"
+#include "report/rank_usage.hpp"
 #include "step/executor.hpp"
 #include "step/plugin_set.hpp"
 
@@ -17,6 +19,11 @@ struct ValidationResult : runtime::MeanLosses {
   std::int64_t samples = 0;
   double seconds = 0.0;
   double perplexity() const { return std::exp(loss); }
+};
+
+struct StepValidation {
+  std::int64_t step = 0;  // number from 0 of the step before the validation
+  ValidationResult result;
 };
 
 struct StepRecord {
@@ -30,6 +37,8 @@ struct StepRecord {
   std::vector<std::string> non_finite;             // parameters whose gradients were not finite, the last layer's first
   std::optional<ValidationResult> validation;      // validation after this step's update, if due
   std::map<std::string, runtime::Metric> metrics;  // metrics of rank 0's plugins
+  std::vector<RankUsage> ranks;                    // empty unless a sink records the usage of each step
+  std::vector<ParameterDigest> gradients;          // empty unless ReportSettings::digests
 };
 
 }  // namespace strata::report

@@ -1,3 +1,4 @@
+// File that is written beside a run or a command's work.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,8 @@ class ReportFile {
   // Of a regular file.
   std::uint64_t size() const;
   bool is_same_as(const ReportFile& other) const;
+  // Throws UserError if the other option names this file.
+  void check_apart(const ReportFile& other) const;
   // At most `limit` bytes from the beginning of a regular file. Throws EnvironmentError.
   std::string beginning(std::size_t limit) const;
   // Throws UserError: it holds something else than `wanted` ("a run's metrics").

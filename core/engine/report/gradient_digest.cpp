@@ -1,4 +1,4 @@
-#include "tools/train/gradient_digest.hpp"
+#include "report/gradient_digest.hpp"
 
 #include <ATen/ops/dot.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "tools/train/progress.hpp"
+#include "report/progress.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -13,12 +13,12 @@ namespace {
 
 std::string shown(double step_s, std::int64_t steps, std::int64_t every) {
   std::ostringstream out;
-  Progress progress(out, /*terminal=*/false, /*steps=*/1'000'000, every);
+  Progress progress(&out, /*terminal=*/false, /*steps=*/1'000'000, every);
   for (std::int64_t step = 0; step < steps; ++step) {
     StepRecord record;
     record.step = step;
     record.step_s = step_s;
-    progress.show(record);
+    progress.write(record);
   }
   std::string numbers;
   std::istringstream lines(out.str());
@@ -37,7 +37,7 @@ namespace {
 std::string written(bool terminal, std::int64_t every, int columns, const std::vector<double>& speeds,
                     double step_s = 1.0, bool validates = false) {
   std::ostringstream out;
-  Progress progress(out, terminal, /*steps=*/1000, every, /*first_step=*/0, [&] { return columns; });
+  Progress progress(&out, terminal, /*steps=*/1000, every, [&] { return columns; });
   for (std::size_t step = 0; step < speeds.size(); ++step) {
     StepRecord record;
     record.step = static_cast<std::int64_t>(step);
@@ -46,10 +46,10 @@ std::string written(bool terminal, std::int64_t every, int columns, const std::v
     record.outcome.loss = 12.3456;
     record.learning_rate = 1.23e-4;
     if (validates) record.validation.emplace().samples = 1;
-    progress.show(record);
+    progress.write(record);
   }
   progress.validating(1, 123456);
-  progress.finish();
+  progress.end_line();
   return out.str();
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace strata::runtime {
-class Run;
+class Session;
 }
 
 namespace strata::report {
@@ -32,12 +32,12 @@ static_assert(std::is_trivially_copyable_v<RankUsage> && std::has_unique_object_
 // Measures this process from its making on: peaks of memory and processor time.
 class UsageMeter {
  public:
-  explicit UsageMeter(runtime::Run& run);
+  explicit UsageMeter(runtime::Session& session);
   // Of every rank, by rank. [collective] over the run
   std::vector<RankUsage> of_ranks() const;
 
  private:
-  runtime::Run& run_;
+  runtime::Session& session_;
   std::chrono::steady_clock::time_point begin_;
   std::clock_t processor_begin_;
 };

@@ -1,5 +1,6 @@
-#include "tools/train/progress.hpp"
+#include "report/progress.hpp"
 
+#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -17,13 +18,12 @@ int terminal_columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step,
+Progress::Progress(std::ostream* out, bool terminal, std::int64_t steps, std::int64_t every,
                    std::function<int()> columns)
     : out_(out),
       terminal_(terminal),
       steps_(steps),
       every_(std::max<std::int64_t>(every, 1)),
-      first_step_(first_step),
       columns_(std::move(columns)) {}
 
 namespace {
@@ -33,6 +33,10 @@ std::string duration(double seconds) {
                        : formatted("%lldm%02llds", whole / 60, whole % 60);
 }
 
+std::string text_of(const ValidationResult& validation) {
+  return formatted("  validation loss %.4f, perplexity %.2f", validation.loss, validation.perplexity());
+}
+
 std::string progress_bar(double part) {
   constexpr std::size_t width = 20;
   const auto done = std::min(width, static_cast<std::size_t>(static_cast<double>(width) * part));
@@ -40,7 +44,7 @@ std::string progress_bar(double part) {
 }
 }  // namespace
 
-void Progress::show(const StepRecord& record) {
+void Progress::write(const StepRecord& record) {
   if (record.step > first_step_) {
     seconds_ += record.step_s;
     ++timed_;
@@ -54,20 +58,16 @@ void Progress::show(const StepRecord& record) {
   const double seconds_a_step = timed_ > 0 ? seconds_ / static_cast<double>(timed_) : 0.0;
   const std::string left =  // unknown after the first step, which takes longer than others
       timed_ > 0 || last ? "  left " + duration(seconds_a_step * static_cast<double>(steps_ - record.step - 1)) : "";
-  const std::string validation = record.validation ? formatted("  validation loss %.4f, perplexity %.2f",
-                                                               record.validation->loss, record.validation->perplexity())
-                                                   : "";
+  const std::string validation = record.validation ? text_of(*record.validation) : "";
   // Parts in the order in which a narrow terminal can do without them: the last first.
-  const std::string place =
-      formatted("step %lld/%lld", static_cast<long long>(record.step + 1), static_cast<long long>(steps_)) +
-      formatted("  loss %.4f", record.outcome.loss);
+  const std::string place = place_of(record.step) + formatted("  loss %.4f", record.outcome.loss);
   const std::string skipped = record.applied ? "" : "  SKIPPED: gradient not finite";
   const std::string norm = formatted("  norm %.3f", record.outcome.gradient_norm);
   const std::string rate = formatted("  lr %.3g", record.learning_rate);
   const std::string speed =
       formatted("  %.0f tokens/s", recent_.seconds > 0.0 ? recent_.tokens / recent_.seconds : 0.0);
   if (!terminal_) {
-    out_ << place << norm << rate << speed << left << validation << skipped << std::endl;
+    print(place + norm + rate + speed + left + validation + skipped);
     recent_ = {};
     return;
   }
@@ -84,7 +84,23 @@ void Progress::show(const StepRecord& record) {
   }
   rewrite(line);
   open_ = true;
-  if (last || record.validation) finish();
+  if (last || record.validation) end_line();
+}
+
+void Progress::write(const StepValidation& validation) {
+  end_line();
+  print(place_of(validation.step) + text_of(validation.result));
+}
+
+void Progress::print(const std::string& line) {
+  if (out_ != nullptr)
+    *out_ << line << std::endl;
+  else
+    spdlog::info("{}", line);
+}
+
+std::string Progress::place_of(std::int64_t step) const {
+  return formatted("step %lld/%lld", static_cast<long long>(step + 1), static_cast<long long>(steps_));
 }
 
 void Progress::add_speed(const Timed& step) {
@@ -102,7 +118,7 @@ void Progress::add_speed(const Timed& step) {
 // The last column stays free: some terminals go on to the next line when it is written.
 void Progress::rewrite(const std::string& text) {
   const int columns = std::max(columns_(), 2);
-  out_ << text::clear_line << text.substr(0, static_cast<std::size_t>(columns - 1)) << std::flush;
+  *out_ << text::clear_line << text.substr(0, static_cast<std::size_t>(columns - 1)) << std::flush;
 }
 
 void Progress::validating(std::int64_t done, std::int64_t samples) {
@@ -112,14 +128,14 @@ void Progress::validating(std::int64_t done, std::int64_t samples) {
     rewrite("validating: " + std::to_string(done) + "/" + std::to_string(samples) + " samples");
     open_ = true;
   } else if (now - said_ >= std::chrono::seconds(10)) {
-    out_ << "validating: " << done << "/" << samples << " samples" << std::endl;
+    print("validating: " + std::to_string(done) + "/" + std::to_string(samples) + " samples");
     said_ = now;
   }
   if (done == samples) said_ = {};
 }
 
-void Progress::finish() {
-  if (open_) out_ << std::endl;
+void Progress::end_line() {
+  if (open_) *out_ << std::endl;
   open_ = false;
 }
 

@@ -1,4 +1,4 @@
-#include "tools/train/csv_folder.hpp"
+#include "report/csv_folder.hpp"
 
 #include <strata/error.hpp>
 #include <strata/input_file.hpp>
@@ -34,8 +34,8 @@ std::optional<std::int64_t> samples_of(const std::string& line) {
 
 }  // namespace
 
-CsvFolder::CsvFolder(const std::string& folder, bool resumes) : folder_(folder) {
-  if (folder.empty()) return;
+CsvFolder::CsvFolder(const std::string& folder, std::int64_t global_batch)
+    : folder_(folder), global_batch_(global_batch) {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) throw_cannot_open("metrics.csv: the folder " + folder, "cannot be made", error.value());
@@ -43,31 +43,37 @@ CsvFolder::CsvFolder(const std::string& folder, bool resumes) : folder_(folder) 
   file_of("Train_Samples_train_loss.csv");
   for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error))
     if (const std::string name = entry->path().filename().string(); is_figure(name)) file_of(name);
-  for (const auto& [name, file] : files_) {
-    if (file->size() == 0) continue;
-    if (file->beginning(header.size()) != header) file->refuse_content("a figure of a run");
-    if (!resumes)
-      throw UserError("{}: holds the figures of an earlier run; give another folder, or go on with that run: --resume",
-                      file->name());
-  }
+  for (const auto& [name, file] : files_)
+    if (file->size() > 0 && file->beginning(header.size()) != header) file->refuse_content("a figure of a run");
 }
 
-void CsvFolder::begin(std::int64_t samples) {
-  for (const auto& [name, file] : files_) file->keep_lines(samples_of, samples);
+std::string CsvFolder::earlier_run() const {
+  for (const auto& [name, file] : files_)
+    if (file->size() > 0) return file->name() + ": holds the figures of an earlier run; give another folder";
+  return "";
 }
 
-void CsvFolder::write(const StepRecord& record, std::int64_t samples) {
-  if (folder_.empty()) return;
+void CsvFolder::begin(std::int64_t steps_done) {
+  for (const auto& [name, file] : files_) file->keep_lines(samples_of, steps_done * global_batch_);
+}
+
+void CsvFolder::write(const StepRecord& record) {
+  const std::int64_t samples = (record.step + 1) * global_batch_;
   put("Train/Samples/train_loss", samples, record.outcome.loss);
   if (record.outcome.auxiliary_loss) put("Train/Samples/auxiliary_loss", samples, *record.outcome.auxiliary_loss);
   put("Train/Samples/lr", samples, record.learning_rate);
   put("Train/Samples/grad_norm", samples, record.outcome.gradient_norm);
   put("Train/Samples/step_seconds", samples, record.step_s);
   put("Train/Samples/tokens_per_second", samples, record.tokens_per_s);
-  if (record.validation) put("Validation/Samples/loss", samples, record.validation->loss);
-  if (record.validation && record.validation->auxiliary_loss)
-    put("Validation/Samples/auxiliary_loss", samples, *record.validation->auxiliary_loss);
+  if (record.validation) write(StepValidation{record.step, *record.validation});
   for (const auto& [name, metric] : record.metrics) put("Plugins/Samples/" + name, samples, metric.value);
+}
+
+void CsvFolder::write(const StepValidation& validation) {
+  const std::int64_t samples = (validation.step + 1) * global_batch_;
+  put("Validation/Samples/loss", samples, validation.result.loss);
+  if (validation.result.auxiliary_loss)
+    put("Validation/Samples/auxiliary_loss", samples, *validation.result.auxiliary_loss);
 }
 
 ReportFile& CsvFolder::file_of(const std::string& name) {
