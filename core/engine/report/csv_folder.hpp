@@ -1,6 +1,5 @@
-// A run's figures as CSV files, one a figure, with the names that DeepSpeed's csv_monitor gives them, so that what
-// reads those reads these: Train_Samples_train_loss.csv begins with the line step,train_loss, and "step" counts
-// samples.
+// Sink of CSV files, one for each figure, in the format of DeepSpeed's csv_monitor: Train_Samples_train_loss.csv begins
+// with the line step,train_loss, and "step" counts samples.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -11,8 +11,8 @@
 
 namespace strata::report {
 
-// Choices of the command or program that trains; metrics.csv and train.log_every are the config's. The same on all
-// ranks.
+// Choices of the command or program that trains, beside the config's keys. All ranks of a run have equal ones, except
+// `progress` and, with a `table`, `summary_file`.
 struct ReportSettings {
   std::string metrics_file;             // JSON lines, one object for each step; empty: none
   bool digests = false;                 // in the JSON lines: fingerprints of the gradients, see gradient_digest.hpp

@@ -1,3 +1,4 @@
+// Sink of progress lines, for people.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -10,12 +11,12 @@
 
 namespace strata::report {
 
-// Columns of the terminal on standard output; 80 where it does not tell.
+// Returns the number of columns of the terminal on standard output; 80 if it is unknown.
 int terminal_columns();
 
-// Tells a person how a run goes: one line that is rewritten on a terminal, never longer than that is wide; elsewhere
-// plain lines every `every` steps, and one after ten seconds of steps without, so that a log shows that the run lives.
-// Tokens per second are the mean over the steps since the last line; on a terminal, over those of the last ten seconds.
+// On a terminal, rewrites one line that fits its width. Elsewhere prints a line every `every` steps, and one after ten
+// seconds without, so that a log shows progress. Tokens per second are the mean over the steps since the last line; on
+// a terminal, over the last ten seconds.
 class Progress final : public MetricSink {
  public:
   // `out`: null for the log, which is no terminal. `columns`: called for each line, as a terminal's width may change.
@@ -46,13 +47,13 @@ class Progress final : public MetricSink {
   std::int64_t every_;
   std::int64_t first_step_ = 0;
   std::function<int()> columns_;
-  Timed recent_;                    // what tokens per second are the mean of
-  std::deque<Timed> recent_steps_;  // on a terminal: its steps
-  double seconds_ = 0.0;            // of the steps shown, the first left out: it allocates
-  std::int64_t timed_ = 0;
-  double unsaid_ = 0.0;  // seconds of the steps since the last line
-  bool open_ = false;
-  std::chrono::steady_clock::time_point said_;  // when `validating` last wrote a line
+  Timed recent_;                                // sums of the steps whose mean is tokens per second
+  std::deque<Timed> recent_steps_;              // steps of `recent_`, on a terminal
+  double seconds_ = 0.0;                        // duration of all steps but the first, which allocates
+  std::int64_t timed_ = 0;                      // number of steps in seconds_
+  double unsaid_ = 0.0;                         // seconds of the steps since the last line
+  bool open_ = false;                           // true: the line on the terminal is unfinished
+  std::chrono::steady_clock::time_point said_;  // time of the last line of `validating`
 };
 
 }  // namespace strata::report

@@ -8,14 +8,14 @@
 
 namespace strata::report {
 
-// A file that a command writes beside its work. The constructor opens or makes it and leaves its content, so that a
-// path that cannot be written ends the command before its work begins; what fails before the first write changes
-// nothing: a file that was made and never written is removed. Pipes and devices are written as they are. [one thread]
+// The constructor opens or makes the file and leaves its content, so that a path that cannot be written ends the run
+// before its first step. A failure before the first write changes nothing: a file that was made and never written is
+// removed. Pipes and devices are written without these checks. [one thread]
 class ReportFile {
  public:
-  // `option` is what gave the path: "--metrics". An empty path: nothing is written. Throws UserError when the file
-  // cannot be opened for writing, EnvironmentError when the machine lacks a resource. Blocks on a pipe without a
-  // reader.
+  // `option` is the option or key of the path, such as "--metrics". With an empty path nothing is written. Throws
+  // UserError if the file cannot be opened for writing, EnvironmentError if the machine lacks a resource. Blocks on a
+  // pipe without a reader.
   ReportFile(std::string option, std::string path);
   ~ReportFile();
   ReportFile(const ReportFile&) = delete;
@@ -24,23 +24,23 @@ class ReportFile {
   bool is_open() const { return descriptor_ >= 0; }
   const std::string& path() const { return path_; }
   std::string name() const { return option_ + " " + path_; }
-  // Of a regular file.
+  // Returns the size of a regular file; 0 for any other.
   std::uint64_t size() const;
   bool is_same_as(const ReportFile& other) const;
   // Throws UserError if the other option names this file.
   void check_apart(const ReportFile& other) const;
-  // At most `limit` bytes from the beginning of a regular file. Throws EnvironmentError.
+  // Returns at most `limit` bytes from the beginning of a regular file. Throws EnvironmentError.
   std::string beginning(std::size_t limit) const;
-  // Throws UserError: it holds something else than `wanted` ("a run's metrics").
+  // Throws the UserError of a file with other content than `wanted`, such as "a run's metrics".
   [[noreturn]] void refuse_content(const std::string& wanted) const;
 
   // Empties a regular file.
   void clear();
-  // Keeps, of the lines with a number, those up to `last`, each number once: of several the last. A line without a
-  // number, or without an end, is left out. Throws EnvironmentError.
+  // Keeps the lines with a number of at most `last`, the last one of each number. Drops lines without a number or
+  // without an end. Throws EnvironmentError.
   void keep_lines(const std::function<std::optional<std::int64_t>(const std::string& line)>& number_of,
                   std::int64_t last);
-  // Appends. Blocks. Throws EnvironmentError.
+  // Appends the text. Blocks. Throws EnvironmentError.
   void write(std::string_view text);
 
  private:

@@ -16,7 +16,7 @@ double Engine::evaluate(Where where) {
     const auto progress = [&](std::int64_t done, std::int64_t samples) { engine.report.validating(done, samples); };
     return engine.run.validate(progress).value();
   });
-  if (engine.reports) plugin_host::for_program([&] { engine.report.after_validation(engine.run, result); });
+  if (engine.report.has_begun()) plugin_host::for_program([&] { engine.report.after_validation(engine.run, result); });
   return result.loss;
 }
 

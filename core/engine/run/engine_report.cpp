@@ -41,7 +41,7 @@ void Observer::begin(std::int64_t /*steps_done*/) {}
 void Observer::validation(std::int64_t /*step*/, double /*loss*/) {}
 
 void Engine::Implementation::begin_report(const char* call, const Where& where) {
-  if (reports) return;
+  if (report.has_begun()) return;
   const auto open = [&] {
     const std::string earlier = resumes ? "" : report.earlier_run("engine.resume()");
     if (!earlier.empty()) refuse(call, where, earlier);
@@ -51,7 +51,6 @@ void Engine::Implementation::begin_report(const char* call, const Where& where) 
   runtime::Session& session = run.session();
   plugin_host::for_program(
       [&] { runtime::work_in_rounds(*session.stage().world, session.store().device(), open).check(); });
-  reports = true;
 }
 
 StepResult Engine::Implementation::conclude(const report::StepRecord& record) {
@@ -68,7 +67,7 @@ void Engine::Implementation::write_export() {
 
 void Engine::observe(std::unique_ptr<Observer> observer, Where where) {
   if (!observer) refuse("observe", where, "the observer is null; pass an object");
-  if (implementation_->reports)
+  if (implementation_->report.has_begun())
     refuse("observe", where, "steps were made already; an observer is added before the first step");
   implementation_->report.add(std::make_unique<ObserverSink>(std::move(observer)));
 }

@@ -64,7 +64,6 @@ class Engine::Implementation {
   std::uint64_t identity;
   bool started = false;                         // true: a step was begun, or a checkpoint was loaded
   bool resumes = false;                         // true: the program called resume
-  bool reports = false;                         // true: the report has begun, and steps are made
   bool broken = false;                          // true: a call failed in the middle of a step
   std::int64_t forwards = 0;                    // number of forwards since the engine was made
   std::int64_t valid_tokens = 0;                // this rank's valid tokens of the current step

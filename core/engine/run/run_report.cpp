@@ -20,6 +20,7 @@ std::string RunReport::earlier_run(const std::string& resume) const {
 
 void RunReport::begin(runtime::Run& run) {
   for (const std::unique_ptr<MetricSink>& sink : sinks_) sink->begin(run.steps_done());
+  has_begun_ = true;
   runtime::Session& session = run.session();
   if (settings_.usage_of_run()) meter_.emplace(session);
   if (!settings_.digests) return;

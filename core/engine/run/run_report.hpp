@@ -28,6 +28,7 @@ class RunReport final : public runtime::TrainingObserver {
   // Called right before the first step, when nothing can be refused any more. Starts the measurement of memory and
   // processor time if a sink records it.
   void begin(runtime::Run& run);
+  bool has_begun() const { return has_begun_; }
   void validating(std::int64_t done, std::int64_t samples) override;
   void after_step(runtime::Run& run, const StepRecord& record) override;
   // Reports a validation after the last step that is not part of its record.
@@ -45,6 +46,7 @@ class RunReport final : public runtime::TrainingObserver {
   std::vector<std::unique_ptr<MetricSink>> sinks_;
   std::optional<UsageMeter> meter_;       // empty if no sink records usage
   std::optional<GradientDigest> digest_;  // empty unless ReportSettings::digests
+  bool has_begun_ = false;
   RunEnd end_;
 };
 

@@ -189,6 +189,21 @@ TEST_CASE("a program's export is written by the step that reaches train.steps") 
   });
 }
 
+TEST_CASE("every key of what rank 0 writes is honoured in a program") {
+  const Config config;
+  int written = 0;
+  for (const config::Key& key : config::keys()) {
+    if (key.effect.compared != config::Compared::Use) continue;
+    CAPTURE(key.option.name);
+    const std::string place = config / ("key" + std::to_string(++written));
+    Engine engine =
+        initialize(small_model(), config.file(), {config.data(), "train.steps=2", key.option.name + "=" + place});
+    train(engine, 2);
+    CHECK(!std::filesystem::is_empty(place));
+  }
+  CHECK(written >= 2);
+}
+
 TEST_CASE("what a program could not write at the end is refused at the start") {
   const Config config;
   const auto refused = [&](const std::vector<std::string>& settings) {
