@@ -67,6 +67,7 @@ class FakePlugins : public PluginSource {
     PluginSchema schema{name, found->second, {}};
     if (name == "shm") schema.capabilities = {Capability::OneHost};
     if (name == "megatron") schema.capabilities = {Capability::OwnOrder};
+    if (name == "zero3") schema.capabilities = {Capability::ReleasesParameters};
     return schema;
   }
   std::vector<std::string> names(const std::string& kind) const override {
