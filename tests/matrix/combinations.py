@@ -243,8 +243,9 @@ class Space:
 
     @functools.cache
     def features_of(self, axis, choice):
-        """The features that the program finds in a run with this choice, and the simplest of all other axes."""
-        return self.program.features([*self._chosen(self.simplest().replaced(**{axis: choice})), "train.clip=0"])
+        """The features that the program finds in a run with this choice, the simplest of all other axes, and micro-batches enough for all."""
+        combination = self.simplest().replaced(accumulation=self.axes["accumulation"][-1]).replaced(**{axis: choice})
+        return self.program.features([*self._chosen(combination), "train.clip=0"])
 
     def has(self, feature, combination):
         return FEATURES[feature](self, combination)
@@ -313,7 +314,7 @@ def _chunks_of_the_schedule(space, combination):
 
 def _more_chunks_than_layers(space, combination):
     given = combination["chunks"].label
-    per_stage = int(given) if given != "auto" else space.program.default_chunks(combination["scheduler"].plugin)
+    per_stage = int(given) if given != "auto" else min(space.program.chunks(combination["scheduler"].plugin))
     chunks = combination.number("stages") * per_stage
     return chunks > space.layers and rf"{space.layers} layers .*{chunks} chunks" or None
 

@@ -1,6 +1,5 @@
 """What the program says of features and their conflicts, and of the chunks that a schedule runs."""
 import functools
-import json
 
 from engine import set_arguments
 
@@ -15,17 +14,13 @@ class Program:
         return self.engine.call("config", "conflicts", "--format", "json")
 
     def features(self, settings):
-        rows = self.engine.call("config", "conflicts", self.config, "--format", "json", *set_arguments(settings))
+        rows = self.engine.call("config", "conflicts", self.config, "--nproc", 2, "--format", "json", *set_arguments(settings))
         return {row[place] for row in rows for place in ("first", "second") if row[place + "_found"]}
 
     @functools.cache
     def chunks(self, scheduler):
         """The numbers of chunks per stage that it runs, of those in the matrix."""
         return {chunks for chunks in (1, 2, 3) if self._schedule(scheduler, "--chunks", chunks).returncode == 0}
-
-    @functools.cache
-    def default_chunks(self, scheduler):
-        return json.loads(self._schedule(scheduler, "--format", "json").stdout)["chunks_per_stage"]
 
     def _schedule(self, scheduler, *arguments):
         return self.engine.run("schedule", "show", scheduler.split("/")[1], "--stages", 2, "--micro-batches", 8, *arguments)

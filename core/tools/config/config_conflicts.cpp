@@ -17,8 +17,8 @@ struct Row {
   std::string second_found = {};
 };
 
-std::string name_and_found(std::string_view name, const std::string& found) {
-  return std::string(name) + (found.empty() ? "" : " (" + found + ")");
+std::string found_or_name(const std::string& found, std::string_view name) {
+  return found.empty() ? std::string(name) : found;
 }
 
 void print_rows(const std::vector<Row>& rows, report::TableFormat format, std::ostream& output) {
@@ -27,7 +27,7 @@ void print_rows(const std::vector<Row>& rows, report::TableFormat format, std::o
   for (const auto& [conflict, first_found, second_found] : rows) {
     const auto& [first, second, reason, in_training_only] = conflict;
     table.rows.push_back(
-        {name_and_found(first.name, first_found), name_and_found(second.name, second_found), std::string(reason)});
+        {found_or_name(first_found, first.name), found_or_name(second_found, second.name), std::string(reason)});
     entries.push_back({{"first", first.name},
                        {"second", second.name},
                        {"reason", reason},
