@@ -21,11 +21,15 @@ def space(strata, plugins, folder):
 
 
 def features_of_plugins(space):
+    """A line for each plugin, and for each value of an option with which it has others."""
     for axis in AXES:
         plain = set.intersection(*(space.features_of(axis, choice) for choice in space.axes[axis]))
+        of_plugin = {choice.label: space.features_of(axis, choice) for choice in space.axes[axis]}
         for choice in space.axes[axis]:
-            for feature in sorted(space.features_of(axis, choice) - plain):
-                yield f"{axis}={choice}: {feature}"
+            found = of_plugin[choice.label]
+            usual = of_plugin[choice.family] if choice.family else plain
+            if found != usual:
+                yield f"{axis}={choice}: {'; '.join(sorted(found - plain)) or 'none'}"
 
 
 def refused_pairs(space):

@@ -39,7 +39,7 @@ constexpr Conflict table[]{
     {offload_parameters, local, "weights are averaged on the device", true},
     {offload_optimizer, local, "weights are averaged on the device", true},
 
-    {policy_other_than_plain, updates_within_step, "it leaves no update for the end of the step or the next one", true},
+    {policy_other_than_plain, updates_within_step, "no update is left for the end of the step or the next one", true},
     {clipping, updates_within_step, "no stage knows the norm of the whole gradient before its update", true},
     {loss_scale_search, updates_within_step, "an update is made before any stage knows of an overflow on another",
      true},
