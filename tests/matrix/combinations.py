@@ -1,4 +1,6 @@
-"""What can be combined: the axes, made from the registry, and the rules by which a combination is refused."""
+"""What can be combined: the axes, made from the registry, and the rules by which a combination is refused: the conflicts that
+`strata config conflicts` lists, and what single plugins refuse. Which features a plugin has, the program says; a combination has those of its
+choices, and those that FEATURES finds in it. frozen_test.py keeps both from changing unseen."""
 import collections
 import dataclasses
 import functools
@@ -27,17 +29,9 @@ OPTIMIZER_SETTINGS = {
 }
 # What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
 UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
-# Optimizers that send something else than gradients, and the partitioners that can leave every rank its own.
-LEAVING, SENDING = {"ddp", "zero1"}, {"optimizer/onebit_adam", "optimizer/zero_one_adam"}
-# Optimizers that need sums over the ranks of a stage, and those that train at other weights than their masters.
-SUMMING, TRAINING_ELSEWHERE = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}, {"optimizer/schedule_free", "optimizer/zero_one_adam"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
-# Schedules that run any number of chunks per stage, and those that run two. All others run one.
-ANY_CHUNKS, TWO_CHUNKS = {"sequential", "interleaved_1f1b", "l2l"}, {"zero_bubble_v", "dualpipe_v"}
-# Partitioners that never release a parameter.
-KEEP_PARAMETERS = {"ddp", "zero1", "zero2"}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -100,10 +94,10 @@ class Combination:
 
 class Space:
     """The axes of one registry, for models, (name, sizes), of so many layers; the config has the first. The first choice of each axis is the simplest: all of them together are
-    the reference. Without `communicators`, ranks need none."""
+    the reference. Without `communicators`, ranks need none. `program` answers what can be combined (program.py)."""
 
-    def __init__(self, plugins, defaults, layers, models, accumulations=("1", "4"), communicators=True):
-        self.layers = layers
+    def __init__(self, plugins, defaults, layers, models, program, accumulations=("1", "4"), communicators=True):
+        self.layers, self.program = layers, program
         self.manifests = {plugin["plugin"]: plugin for plugin in plugins}
         self.defaults = defaults
         self.axes = collections.OrderedDict()
@@ -129,6 +123,11 @@ class Space:
         self.axes["stages"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
         self.axes["chunks"] = [Choice("auto"), *(Choice(count, (f"parallel.chunks={count}",)) for count in "123")]
         self.axes["ranks"] = [Choice(count) for count in ("1", "2", "3", "4", *(() if communicators else ("6", "8")))]
+        conflicts = [Conflict(row) for row in program.conflicts()]
+        reached = [one for one in conflicts if one.is_reached()]
+        # In the order in which the program checks them.
+        self.rules = (*RULES_OF_CONFIGS, *(one for one in reached if not one.in_training_only), *RULES_OF_PLUGINS,
+                      *(one for one in reached if one.in_training_only))
 
     def _offloads(self):
         """Every device for each slot, for what is trained, and for all, whole or a part of it; state comes and is updated in small parts
@@ -242,21 +241,34 @@ class Space:
         least_stages = OTHER_ORDER_OF_TIES.get(scheduler, math.inf)
         return combination["embeddings"].label == "tied" and combination.number("stages") >= least_stages
 
+    @functools.cache
+    def features_of(self, axis, choice):
+        """The features that the program finds in a run with this choice, the simplest of all other axes, and micro-batches enough for all."""
+        combination = self.simplest().replaced(accumulation=self.axes["accumulation"][-1]).replaced(**{axis: choice})
+        return self.program.features([*self._chosen(combination), "train.clip=0"])
+
+    def has(self, feature, combination):
+        return FEATURES[feature](self, combination)
+
     def updates_within_the_step(self, combination):
-        return combination["scheduler"].plugin == "scheduler/pipedream"
+        return self.has("a scheduler that updates within the step", combination)
 
     def is_steady(self, combination):
         optimizer = combination["optimizer"]
         return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY
 
-    def settings(self, combination):
+    def _chosen(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]
+        return settings + [f"train.accumulation={combination['accumulation']}", f"parallel.pipeline={combination['stages']}"]
+
+    def settings(self, combination):
+        settings = self._chosen(combination)
         name = combination["partitioner"].plugin.split("/")[1]
         tuned = self._tuned(combination["tuning"].label, combination["partitioner"])
         settings += [f"partitioner.{name}.{option}={value}" for option, value in tuned.items()]
-        if self.updates_within_the_step(combination) or combination["optimizer"].plugin in SENDING:
+        if self.updates_within_the_step(combination) or self.has("an optimizer that does its own communication", combination):
             settings.append("train.clip=0")  # needs the norm of the whole gradient before an update
-        return settings + [f"train.accumulation={combination['accumulation']}", f"parallel.pipeline={combination['stages']}"]
+        return settings
 
     def applicable(self, combination):
         """Whether the partitioner has any option of the tuning."""
@@ -267,10 +279,7 @@ class Space:
         return self.rule_and_refusal(combination)[1]
 
     def rule_and_refusal(self, combination):
-        return next(((rule, text) for rule in RULES if (text := rule(self, combination)) is not None), (None, None))
-
-    def capabilities(self, choice):
-        return self.manifests[choice.plugin]["capabilities"]
+        return next(((rule, text) for rule in self.rules if (text := rule(self, combination)) is not None), (None, None))
 
 
 def _indivisible_ranks(_, combination):
@@ -285,32 +294,10 @@ def _indivisible_batch(_, combination):
                                      rf"size {combination.data_parallel} = {parts}\) is no whole number") or None
 
 
-def _parameters_stay(space, combination):
-    offloaded = combination["offload"].label.startswith(("parameters:", "trained", "all"))
-    return offloaded and "releases_parameters" not in space.capabilities(combination["partitioner"]) and (
-        r"offload.parameters: .*keeps them on the device; .*releases_parameters") or None
-
-
-def _inputs_of_no_layer(_, combination):
-    return combination["offload"].label.startswith(("activations:", "all")) and combination["checkpoint"].label == "none" and (
-        r"offload\.activations is given, and activations\.checkpoint is none") or None
-
-
 def _late_updates_and_other_policies(_, combination):
     policy = combination["policy"].label
     return policy != "plain" and "offload.updates_at_end=0.5" in combination["offload"].settings and (
         rf"offload\.updates_at_end is 0\.5, which does nothing: step_policy is {policy}, .*; set step_policy: plain") or None
-
-
-def _speculative_and_offload(_, combination):
-    slot = combination["offload"].label.split(":")[0]
-    return combination["policy"].label == "speculative" and slot != "none" and (
-        rf"step_policy is speculative and offload\.{slot if slot in ('parameters', 'activations') else 'optimizer'} is given") or None
-
-
-def _measuring_and_speculative(_, combination):
-    return combination["policy"].label == "speculative" and combination["precision"].label == "fp8:scaling=delayed" and (
-        r"step_policy is speculative, and with its options precision/fp8 needs in a step what .*; set step_policy: plain") or None
 
 
 def _parameters_stay_below_stage_3(_, combination):
@@ -319,18 +306,15 @@ def _parameters_stay_below_stage_3(_, combination):
         r"offload.parameters: this partitioner keeps parameters whole") or None
 
 
-def _chunks_of_the_schedule(_, combination):
-    scheduler, chunks = combination["scheduler"].label, combination["chunks"].label
-    if chunks == "auto" or scheduler in ANY_CHUNKS:
-        return None
-    if scheduler in TWO_CHUNKS:
-        return chunks != "2" and rf"two chunks per stage, but parallel.chunks is {chunks}; leave it out" or None
-    return chunks != "1" and rf"one chunk per stage, but there are {chunks}; leave parallel.chunks out" or None
+def _chunks_of_the_schedule(space, combination):
+    chunks = combination["chunks"].label
+    refused = chunks != "auto" and int(chunks) not in space.program.chunks(combination["scheduler"].plugin)
+    return refused and r"chunks? per stage, but .*; leave (it|parallel\.chunks) out" or None
 
 
 def _more_chunks_than_layers(space, combination):
     given = combination["chunks"].label
-    per_stage = int(given) if given != "auto" else 2 if combination["scheduler"].label in TWO_CHUNKS else 1
+    per_stage = int(given) if given != "auto" else min(space.program.chunks(combination["scheduler"].plugin))
     chunks = combination.number("stages") * per_stage
     return chunks > space.layers and rf"{space.layers} layers .*{chunks} chunks" or None
 
@@ -381,56 +365,71 @@ def _indivisible_updates_of_2bw(_, combination):
         rf"micro_batches_per_update is {stages}, as there are stages, and does not divide the {micro_batches} micro-batches") or None
 
 
-def _updates_within_the_step(space, combination):
-    """pipedream's stages update when no other stage has said anything; what needs that, and what moves weights of which copies are kept."""
-    if not space.updates_within_the_step(combination):
-        return None
-    partitioner, slot = combination["partitioner"], combination["offload"].label.split(":")[0]
-    releases = not ((partitioner.family or partitioner.label) in KEEP_PARAMETERS or re.search(r":stage=[12]", partitioner.label))
-    refused = (
-        (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
-        (combination["precision"].plugin == "precision/fp16", f"{combination['precision'].plugin} finds its loss scale", "give it a fixed loss scale"),
-        (releases, f"{partitioner.plugin} releases parameters between two uses", "use a partitioner that keeps parameters whole"),
-        (slot not in ("none", "activations"), r"offload\.\w+ is set", r"leave offload\.\w+ out"),
-        (combination["embeddings"].label == "tied" and combination.number("stages") > 1, "is used by layers of several chunks", "freeze it or untie it"))
-    return next((rf"{found}.* and scheduler/pipedream updates within the step: .*; {remedy}" for applies, found, remedy in refused if applies), None)
+class Conflict:
+    """A row of the program's table as a rule."""
+
+    def __init__(self, row):
+        self.features, self.in_training_only = (row["first"], row["second"]), row["in_training_only"]
+        self.text = re.escape(f": {row['reason']}; {row['first_remedy']}, or {row['second_remedy']}")
+
+    def is_reached(self):
+        """Whether combinations have both features."""
+        return not any(FEATURES[feature] is None for feature in self.features)
+
+    def __call__(self, space, combination):
+        return self.text if all(space.has(feature, combination) for feature in self.features) else None
 
 
-def _own_exchange(space, combination):
-    """What an optimizer that sends something itself is not combined with."""
-    name = combination["optimizer"].plugin
-    if name not in SENDING:
-        return None
-    partitioner, slot = combination["partitioner"], combination["offload"].label.split(":")[0]
-    kept, apart = partitioner.family or partitioner.label, name in TRAINING_ELSEWHERE
-    remedy_of_part = f"choose a partitioner {'of which every rank owns' if apart else 'that can leave every rank its own'}"
-    refused = (
-        (kept not in LEAVING, f"{partitioner.plugin} gives each rank a part of summed gradients", remedy_of_part),
-        (apart and kept != "ddp", f"{partitioner.plugin} gives each rank a part of the optimizer's state", remedy_of_part),
-        (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
-        (space.updates_within_the_step(combination), "scheduler/pipedream updates within the step", "choose a schedule"),
-        (slot not in ("none", "activations", "parameters"), r"offload\.optimizer is set", r"leave offload\.optimizer out"))
-    return next((rf"{found}, and {name} sends momenta .*; {remedy}" for applies, found, remedy in refused if applies), None)
+def _plugin_has(axis, feature):
+    return lambda space, combination: feature in space.features_of(axis, combination[axis])
 
 
-def _local(space, combination):
-    """Groups that train by themselves: which there must be, and what only a step of all ranks has."""
-    if combination["policy"].label != "local":
-        return None
-    partitioner, optimizer, slot = combination["partitioner"].plugin, combination["optimizer"].plugin, combination["offload"].label.split(":")[0]
-    data = combination.data_parallel
-    refused = (
-        (not space.has_replicas(combination), f"with its options {partitioner} has no ranks that own the same slices", "replicates across them"),
-        (space.shard_size(combination) == data, f"{partitioner} makes one group of the {data} data-parallel ranks", "take more ranks"),
-        (optimizer in SUMMING, f"{optimizer} needs sums over the ranks of a stage", "updates each piece by itself"),
-        (optimizer in TRAINING_ELSEWHERE, f"{optimizer} trains at other weights than its masters", "trains at its masters"),
-        (slot not in ("none", "activations"), r"offload\.\w+ is set", r"leave offload\.\w+ out"))
-    return next((rf"step_policy is local, and {found}.*{remedy}, or set step_policy: plain" for applies, found, remedy in refused if applies), None)
+def _offloads(*labels):
+    return lambda _, combination: combination["offload"].label.startswith(labels)
 
 
-# In the order in which the program checks them.
-RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _late_updates_and_other_policies, _parameters_stay, _weights_travel_in_one_way,
-         _compressed_and_all_reduced, _speculative_and_offload, _measuring_and_speculative,
-         _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _units_over_tensor,
-         _parameters_stay_below_stage_3, _rows_of_a_tie, _local, _updates_within_the_step, _own_exchange)
+# How a feature is found in a combination. None: combinations do not have it.
+FEATURES = {
+    "offload: auto": None,
+    "offload.activations": _offloads("activations:", "all"),
+    "offload.optimizer": _offloads("optimizer:", "trained", "all"),
+    "offload.parameters": _offloads("parameters:", "trained", "all"),
+    "step_policy: speculative": lambda _, combination: combination["policy"].label == "speculative",
+    "step_policy: local": lambda _, combination: combination["policy"].label == "local",
+    "step_policy: delayed, speculative or local": lambda _, combination: combination["policy"].label != "plain",
+    "parallel.cut: measured, with several stages": None,
+    "parallel.tensor: 1": lambda _, combination: combination.tensor == 1,
+    "parallel.tensor above 1": lambda _, combination: combination.tensor > 1,
+    "parallel.sequence": lambda _, combination: combination["tensor"].label == "sequence",
+    "activations.checkpoint: none": lambda _, combination: combination["checkpoint"].label == "none",
+    "activations.partition": None,
+    "data.order: own": None,
+    "data.documents: separate": None,
+    "a data plugin without own_order": None,
+    "train.clip above 0": None,  # Space.settings leaves it out where it is refused
+    "a partitioner without replicas": lambda space, combination: not space.has_replicas(combination),
+    "one group of data-parallel ranks": lambda space, combination: space.shard_size(combination) == combination.data_parallel,
+    "a trained parameter that layers of several chunks use":
+        lambda _, combination: combination["embeddings"].label == "tied" and combination.number("stages") > 1,
+    **{feature: _plugin_has(axis, feature) for axis, feature in (
+        ("precision", "a precision policy that searches its loss scale"),
+        ("precision", "a precision policy that measures"),
+        ("scheduler", "a scheduler with splits_backward"),
+        ("scheduler", "a scheduler that updates within the step"),
+        ("model", "a model without splittable_backward"),
+        ("model", "a model without tensor_parallel"),
+        ("partitioner", "a partitioner without releases_parameters"),
+        ("partitioner", "a partitioner that releases parameters"),
+        ("partitioner", "a partitioner that cannot leave each rank its own gradient"),
+        ("partitioner", "a partitioner that shards optimizer state"),
+        ("optimizer", "an optimizer that needs sums"),
+        ("optimizer", "an optimizer that trains at other weights than its masters"),
+        ("optimizer", "an optimizer that does its own communication"),
+        ("optimizer", "an optimizer that does its own communication and trains at other weights than its masters"))}}
+
+RULES_OF_CONFIGS = (_indivisible_ranks, _indivisible_batch)
+# What a single plugin refuses, and a key without effect.
+RULES_OF_PLUGINS = (_late_updates_and_other_policies, _weights_travel_in_one_way, _compressed_and_all_reduced,
+                    _chunks_of_the_schedule, _more_chunks_than_layers,
+                    _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards,
+                    _units_over_tensor, _parameters_stay_below_stage_3, _rows_of_a_tie)

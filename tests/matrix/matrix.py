@@ -21,6 +21,7 @@ import re
 from bounds import LOSS_BOUND, SIGNIFICANT_BITS, Bounds, apart, gradient_apart, gradient_of_precision
 from combinations import GLOBAL_BATCH, Space
 from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, set_arguments, write_tokens
+from program import Program
 from trainers import Trainers
 
 STEPS = 12
@@ -39,7 +40,7 @@ class Matrix:
         models = [(name, {**TINY_MODELS[name], "layers": self.sizes["layers"]}) for name in TINY_MODELS]
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
-        self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, models, ("8",) if pipelines else ("1", "4"), communicators=trainer is None)
+        self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, models, Program(engine, self.config), ("8",) if pipelines else ("1", "4"), communicators=trainer is None)
         self.slots = Slots(processes)
         self.trainers = Trainers(trainer, engine, processes) if trainer else None
         self.results, self.plans = {}, {}

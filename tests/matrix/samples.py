@@ -3,7 +3,7 @@ import collections
 import itertools
 import random
 
-from combinations import RULES, Combination
+from combinations import Combination
 
 
 def every_partitioner(space):
@@ -37,7 +37,7 @@ class Sample:
         refused = {}  # by sentence
         while self.uncovered and len(self.legal) != most:
             self._cover_some(refused)
-        for rule in RULES:
+        for rule in space.rules:
             refused.update(self._refused_by(rule))
         self.refused = list(refused.values())
 

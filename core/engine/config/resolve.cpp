@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "config/conflicts.hpp"
 #include "config/defaults.hpp"
 #include "config/idle_keys.hpp"
 #include "config/keys.hpp"
@@ -83,6 +84,7 @@ class Resolver {
     const Node& node = present(key.option.name);
     const PluginSchema schema = plugins_.find(key.kind, node.text).value();  // check_keys made sure of it
     PluginChoice choice{slot, key.kind, node.text, schema.name, {}, node.place};
+    choice.capabilities = schema.capabilities;
     list(key.option.name, node.text);
     for (const OptionSpec& spec : schema.options) {
       if (find_key(slot + "." + spec.name) != nullptr) {
@@ -139,38 +141,11 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
   for (const Axis axis : axes) given[axis] = resolver.given(std::string("parallel.") + name_of(axis));
   run.parallel = solve_parallel(world.size, world.origin, given);
   resolver.list("parallel.data", run.parallel.size(Axis::Data), given[Axis::Data].value ? "" : run.parallel.text);
-  if (run.sequence_parallel && run.parallel.size(Axis::Tensor) == 1)
-    throw UserError(find(tree, "parallel.sequence")->place,
-                    "parallel.sequence: true, and parallel.tensor is 1: the ranks of a tensor group share the tokens; "
-                    "set parallel.tensor to at least 2, or leave parallel.sequence out");
 }
 
-void check_partitioned_activations(const Node& tree, const RunConfig& run) {
-  if (!run.partitions_inputs) return;
-  const auto refuse = [&](const std::string& reason) {
-    throw UserError(find(tree, "activations.partition")->place, "activations.partition: true, and {}", reason);
-  };
-  if (run.parallel.size(Axis::Tensor) == 1)
-    refuse(
-        "parallel.tensor is 1: the ranks of a tensor group share what is kept; set parallel.tensor to at least 2, "
-        "or leave activations.partition out");
-  if (run.sequence_parallel)
-    refuse(
-        "parallel.sequence is true, with which each rank has a part of what layers read already; leave one of them "
-        "out");
-  if (!run.recompute.all && run.recompute.layers.empty())
-    refuse(
-        "activations.checkpoint is none: what recomputed layers read is what is kept in parts; set "
-        "activations.checkpoint: all, or name layers");
-}
-
-void check_data(const Node& tree, const PluginSource& plugins, const RunConfig& run) {
+void check_data(const Node& tree, const RunConfig& run) {
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
-  if (run.data.order == DataOrder::Own && !plugins.find("data", run.data.plugin.plugin)->can(Capability::OwnOrder))
-    throw UserError(find(tree, "data.order")->place,
-                    "data.order: own, and the data plugin {} has no order of its own; choose sequential or shuffled",
-                    run.data.plugin.name);
 }
 
 // What `section`, or where it leaves that open data, says of documents. Lists what the samples depend on.
@@ -195,14 +170,6 @@ std::optional<std::int64_t> document_end_of(const std::string& section, Resolver
   return end.value;
 }
 
-void resolve_documents(Resolver& resolver, const Node& tree, DataConfig& data) {
-  data.document_end = document_end_of("data", resolver, tree);
-  if (data.document_end && data.order == DataOrder::Own)
-    throw UserError(find(tree, "data.documents")->place,
-                    "data.documents: separate, and data.order is own: the data plugin's own order makes its samples "
-                    "itself; choose data.order: sequential or shuffled, or data.documents: packed");
-}
-
 void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   ValidationConfig& validation = run.validation;
   if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
@@ -219,33 +186,15 @@ std::vector<std::string> given_of_offload(const Node& tree) {
 }
 
 void check_automatic_offload(const Node& tree, const RunConfig& run) {
-  const Node& automatic = *find(tree, "offload.automatic");
-  const auto refuse = [&](const std::string& reason) {
-    throw UserError(automatic.place, "offload is automatic, and {}", reason);
-  };
-  if (run.step_policy == StepPolicy::Speculative)
-    refuse(
-        "step_policy is speculative, which keeps everything on the device: set step_policy: plain, with which updates "
-        "by state on a disk are made in the next step too, without a guess, or delayed");
-  if (run.step_policy == StepPolicy::Local)
-    refuse(
-        "step_policy is local, which keeps weights and optimizer state on the device: set step_policy: plain or "
-        "delayed");
-  if (run.parallel.size(Axis::Pipeline) > 1 && run.cut == "measured")
-    refuse(
-        "parallel.cut is measured: every start would cut the stages anew, and the homes were chosen for others; "
-        "set parallel.cut: flops, parameters, or parallel.layers_per_chunk");
-  if (!run.offload.host && !run.offload.disk)
-    refuse("offload.host and offload.disk are none: there is no home to choose; name one");
+  if (run.offload.automatic && !run.offload.host && !run.offload.disk)
+    throw UserError(find(tree, "offload.automatic")->place,
+                    "offload is automatic, and offload.host and offload.disk are none: there is no home to choose; "
+                    "name one");
 }
 
 void check_offload(const Node& tree, RunConfig& run) {
   OffloadConfig& offload = run.offload;
   offload.given = given_of_offload(tree);
-  if (offload.activations && !run.recompute.all && run.recompute.layers.empty())
-    throw UserError(offload.activations->place,
-                    "offload.activations is given, and activations.checkpoint is none: the inputs of recomputed layers "
-                    "are what leaves the device; set activations.checkpoint: all, or name layers");
   using Home = const std::optional<PluginChoice>*;
   for (const auto& [name, ratio, of, home] :
        {std::tuple("parameters", offload.parameters_ratio, "parameters", Home(&offload.parameters)),
@@ -261,6 +210,12 @@ void check_offload(const Node& tree, RunConfig& run) {
   }
 }
 
+// Where the config sets a key; no place if only the defaults do.
+Place place_of(const Node& tree, const std::string& key) {
+  const Node* const node = find(tree, key);
+  return node == nullptr || node->tree == 0 ? Place() : node->place;
+}
+
 // Found here and not when ranks connect, so that all of them stop together.
 void check_hosts(const PluginChoice& communicator, const World& world, const PluginSource& plugins) {
   const std::optional<PluginSchema> found = plugins.find("communicator", communicator.plugin);
@@ -272,6 +227,10 @@ void check_hosts(const PluginChoice& communicator, const World& world, const Plu
 }
 
 }  // namespace
+
+bool PluginChoice::can(Capability capability) const {
+  return std::ranges::find(capabilities, capability) != capabilities.end();
+}
 
 bool RecomputedLayers::covers(std::int64_t layer) const {
   return all || std::binary_search(layers.begin(), layers.end(), layer);
@@ -327,17 +286,17 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
     if (wanted) resolver.read(key);
   }
   if (with_data) {
-    check_data(tree, plugins, run);
-    resolve_documents(resolver, tree, run.data);
+    check_data(tree, run);
+    run.data.document_end = document_end_of("data", resolver, tree);
   }
-  check_partitioned_activations(tree, run);
   check_offload(tree, run);
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;
   run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;
   resolve_parallel(resolver, tree, world, run);
   resolve_batch(resolver, run);
-  if (run.offload.automatic) check_automatic_offload(tree, run);
+  check_automatic_offload(tree, run);
+  check_conflicts({run}, [&](std::string_view key) { return place_of(tree, std::string(key)); });
   check_idle_keys(tree, run);
   if (const Node* rules = find(tree, "parameters")) {
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);

@@ -28,7 +28,10 @@ struct PluginChoice {
   OptionValues options;
   Place place;
   Place options_place = {};  // place of the first given option, otherwise `place`; errors of the plugin name it
-  std::vector<std::string> given = {};  // names of the options that the config sets
+  std::vector<std::string> given = {};        // names of the options that the config sets
+  std::vector<Capability> capabilities = {};  // of its manifest
+  bool can(Capability capability) const;
+  std::string full_name() const { return kind + "/" + name; }  // "partitioner/zero3", as messages name it
 };
 
 // Member made from a row of a list.

@@ -117,6 +117,10 @@ ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegis
   return state;
 }
 
+config::Answers answers_of(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  return DryRank(config, registry, 0, model_config(config), Purpose::Training).session.answers();
+}
+
 StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
                    std::vector<LayerTime> measured) {
   return DryRank(config, registry, 0, model_config(config), Purpose::Training, std::move(measured)).session.plan();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/features.hpp"
 #include "config/run_config.hpp"
 #include "plugins/registry.hpp"
 #include "program/instruction.hpp"
@@ -75,6 +76,10 @@ struct StepProgram {
 // The start of a dry run: no step is interpreted. [any rank]
 STRATA_EXPORT StepProgram step_program(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
                                        int rank);
+
+// What plugins and model answer about the features of a training (config/conflicts.hpp). No step is interpreted. Throws
+// UserError if the run has a conflict. [any rank]
+STRATA_EXPORT config::Answers answers_of(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 
 // What the scheduler makes of the run's model: placement, orders and the costs of chunks. No step is interpreted.
 // [any rank]

@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "plugins/capability_rules.hpp"
-
 namespace strata::runtime {
 
 template <typename Kind>
@@ -30,7 +28,6 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
 PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
                      bool with_communicator)
     : rank_(rank), mesh_(config.parallel.mesh) {
-  plugin_host::check_capabilities(config, registry);
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);
   model = make<Model>(config.model.plugin, registry);

@@ -37,8 +37,7 @@ struct Metric {
 // Plugins of one run on one rank: created in the order of the config's slots, shut down in reverse order.
 class PluginSet {
  public:
-  // Loads and creates all plugins; the communicator only if `with_communicator`. Checks the capability rules first, so
-  // that illegal combinations are refused before anything is loaded.
+  // Loads and creates all plugins; the communicator only if `with_communicator`.
   PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator);
   ~PluginSet();
   PluginSet(const PluginSet&) = delete;

@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "config/conflicts.hpp"
 #include "group/group_plan.hpp"
 #include "plugins/plugin_call.hpp"
 #include "program/passes.hpp"
@@ -55,13 +56,6 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
-  if (policy_ == config::StepPolicy::Speculative && !config.offload.homes().empty())
-    throw UserError(
-        "step_policy is speculative and {} is given; a speculative step keeps what it changes twice on the device, and "
-        "the inputs of the step that it begins. Set step_policy: plain: where state rests on a disk, its updates wait "
-        "for the norm and are made in the next forward beside what comes, with the same bits; or delayed; or leave "
-        "offload out",
-        config.offload.homes().front()->slot);
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
@@ -120,7 +114,11 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   make_buffers(config);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
-  if (purpose == Purpose::Training) check_local(config);
+  if (purpose == Purpose::Training) {
+    const config::Answers answered = answers();
+    config::check_conflicts({config, &answered});
+    if (policy_ == config::StepPolicy::Local) train_locally(config);
+  }
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
   state::check_ranges(slices, stage_.partitioner.name);
@@ -138,8 +136,6 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers, flats_of_ties(true), policy_,
                                               config.offload.update_elements, std::move(write_trained));
   if (purpose == Purpose::Training) {
-    check_updates_within_step(config);
-    check_own_exchange(config);
     connect_own_exchange(groups);
     connect_ties(groups, slices);
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "config/features.hpp"
 #include "config/run_config.hpp"
 #include "group/group_provider.hpp"
 #include "program/lower.hpp"
@@ -108,6 +109,8 @@ class Session {
   const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
   MeshPlace place() const { return place_; }
   const MeshShape& mesh() const { return mesh_; }
+  // Asks plugins and model about the features of this training. [any rank]
+  config::Answers answers() const;
 
  private:
   class Context;
@@ -126,10 +129,9 @@ class Session {
   // if tensor-parallel ranks would have parts of a unit.
   std::int64_t unit_of(const ParameterInfo& parameter) const;
   void check_units() const;
-  void check_updates_within_step(const config::RunConfig& config) const;
-  void check_local(const config::RunConfig& config);
+  Group* replicas() const;
+  void train_locally(const config::RunConfig& config);
   std::vector<int> fragments_of_flats(std::int64_t fragments) const;
-  void check_own_exchange(const config::RunConfig& config) const;
   void connect_own_exchange(GroupProvider& groups);
   bool is_replicated(const FlatParameter& flat) const;
   bool splits_backward() const;

@@ -86,15 +86,6 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
 void Session::attach_precision() {
   PrecisionPolicy& precision = *plugins_.precision;
   plugin_call(plugins_.precision.name, "attach()", stage_.rank, [&] { precision.attach(stage_.model_layers); });
-  const auto maxima = [&] { return precision.maxima(); };
-  if (policy_ != config::StepPolicy::Speculative ||
-      !plugin_call(plugins_.precision.name, "maxima()", stage_.rank, maxima).defined())
-    return;
-  throw UserError(
-      "step_policy is speculative, and with its options {} needs in a step what all ranks measured in the one before, "
-      "for whose end the step does not wait; set step_policy: plain or delayed, or the precision's options so that it "
-      "measures nothing",
-      plugins_.precision.name);
 }
 
 bool Session::splits_backward() const {

@@ -1,8 +1,6 @@
-// `step_policy: local`: which groups train by themselves, in which fragments they are averaged, and what cannot be
-// combined with it.
+// `step_policy: local`: which groups train by themselves, and in which fragments they are averaged.
 #include <strata/error.hpp>
 
-#include <algorithm>
 #include <map>
 
 #include "plugins/plugin_call.hpp"
@@ -10,33 +8,16 @@
 
 namespace strata::runtime {
 
-// Every rank looks at the config, the plugins and the whole model, so that all come to the same refusal.
-void Session::check_local(const config::RunConfig& config) {
-  if (policy_ != config::StepPolicy::Local) return;
+Group* Session::replicas() const {
+  return plugin_call(stage_.partitioner.name, "replicas()", stage_.rank,
+                     [&] { return stage_.partitioner->replicas(); });
+}
+
+// Every rank looks at the config and the whole model, so that all come to the same refusal.
+void Session::train_locally(const config::RunConfig& config) {
   const auto refuse = [](const std::string& found, const std::string& rule, const std::string& remedy) {
     throw UserError("step_policy is local, and {}: {}; {}, or set step_policy: plain", found, rule, remedy);
   };
-  LocalTraining local{config.local, config.train.steps, nullptr, {}};
-  local.replicas =
-      plugin_call(stage_.partitioner.name, "replicas()", stage_.rank, [&] { return stage_.partitioner->replicas(); });
-  if (local.replicas == nullptr)
-    refuse("with its options " + stage_.partitioner.name + " has no ranks that own the same slices",
-           "what trains by itself is a group of ranks that hold all slices once",
-           "choose a partitioner that shards inside groups and replicates across them");
-  if (local.groups() == 1)
-    refuse(format("{} makes one group of the {} data-parallel ranks", stage_.partitioner.name, mesh_.size(Axis::Data)),
-           "weights are averaged over two groups or more", "make the groups smaller or take more ranks");
-  if (std::ranges::find(sums_of_round_, true) != sums_of_round_.end())
-    refuse(stage_.optimizer.name + " needs sums over the ranks of a stage",
-           "these ranks are of several groups, which train by themselves",
-           "choose an optimizer that updates each piece by itself");
-  if (stage_.optimizer->trains_elsewhere())
-    refuse(stage_.optimizer.name + " trains at other weights than its masters", "the masters are what is averaged",
-           "choose an optimizer that trains at its masters");
-  for (const auto& [key, choice] : {std::pair{"offload.parameters", &config.offload.parameters},
-                                    std::pair{"offload.optimizer", &config.offload.optimizer}})
-    if (*choice)
-      refuse(std::string(key) + " is set", "weights are averaged on the device", std::string("leave ") + key + " out");
   if (config.local.momentum == 1.0)
     refuse("local.momentum is 1", "what it sums up would never fade", "set it to less, such as 0.9");
   if (config.local.rate == 0.0)
@@ -48,8 +29,7 @@ void Session::check_local(const config::RunConfig& config) {
   if (fragments > stage_.layers_in_model)
     refuse(format("local.fragments is {} and the model has {} layers", fragments, stage_.layers_in_model),
            "fragments are made of layers", "set local.fragments to at most that number");
-  local.fragments = fragments_of_flats(fragments);
-  stage_.local = std::move(local);
+  stage_.local = LocalTraining{config.local, config.train.steps, replicas(), fragments_of_flats(fragments)};
 }
 
 // By how many of the whole model's elements come before the flat parameter's first one, so that stages that share a

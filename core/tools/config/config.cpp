@@ -45,11 +45,10 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
   add_model_and_data(command, config.settings);
 }
 
-void add_ranks(CLI::App& command, ConfigShow& config) {
+void add_ranks(CLI::App& command, config::World& world) {
   command
       .add_option_function<int>(
-          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); },
-          "Number of ranks of the run")
+          "--nproc", [&world](int ranks) { world = config::World::started_here(ranks); }, "Number of ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
 }
 
@@ -116,7 +115,7 @@ void add_config(CommandLine& line) {
   config.require_subcommand(1);
   CLI::App& show = *config.add_subcommand("show", "Print every config value and where it comes from");
   add_config_options(show, arguments);
-  add_ranks(show, arguments);
+  add_ranks(show, arguments.world);
   add_format(show, arguments.format);
   show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead of the values");
   show.footer(
@@ -132,6 +131,17 @@ void add_config(CommandLine& line) {
       ->required();
   add_plugin_path(explain, plugin_path);
   line.on(explain, [] { return config_explain(*open_registry(plugin_path), key, std::cout), 0; });
+  CLI::App& conflicts =
+      *config.add_subcommand("conflicts", "List features that cannot be combined, all or those of a config");
+  static ConfigConflicts combined;
+  add_config_file(conflicts, "config", combined.file, combined.settings);
+  add_model_and_data(conflicts, combined.settings);
+  add_ranks(conflicts, combined.world);
+  add_format(conflicts, combined.format);
+  conflicts.footer(
+      "  strata config conflicts\n"
+      "  strata config conflicts run.yaml --set step_policy=local");
+  line.on(conflicts, [] { return config_conflicts(combined, std::cout), 0; });
   CLI::App& reference = *config.add_subcommand("reference", "Print every key and every plugin's options, in Markdown");
   add_plugin_path(reference, plugin_path);
   line.on(reference, [] { return config_reference(*open_registry(plugin_path), std::cout), 0; });

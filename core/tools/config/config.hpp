@@ -8,6 +8,7 @@
 
 #include "config/run_config.hpp"
 #include "plugins/registry.hpp"
+#include "text/table.hpp"
 
 namespace strata::cli {
 
@@ -38,6 +39,20 @@ void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::Pl
 // config; an option may stand beside `plugin`, as in optimizer.betas. A section prints a table of what is in it. Throws
 // UserError with the nearest for a path that leads nowhere.
 void config_explain(plugin_host::PluginRegistry& registry, const std::string& path, std::ostream& output);
+
+// `strata config conflicts [FILE] [--set a.b=c ...] [--nproc N] [--format table|markdown|csv|json]`
+struct ConfigConflicts {
+  std::string file;  // empty: no config
+  std::vector<std::string> settings;
+  config::World world;
+  std::string format = "table";
+};
+
+// Prints the features that cannot be combined, with the reason; with a config the rows of the features that its
+// training has, and what was found. Throws UserError for a config that has both features of a row.
+void config_conflicts(const ConfigConflicts& arguments, std::ostream& output);
+// Prints all rows. [any rank]
+void print_conflicts(report::TableFormat format, std::ostream& output);
 
 // configs/REFERENCE.md: a section for each of a config's, then one for each plugin.
 void config_reference(plugin_host::PluginRegistry& registry, std::ostream& output);

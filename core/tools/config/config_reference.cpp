@@ -1,4 +1,6 @@
 // What a key of a config is, from the descriptions of the engine's keys and the manifests of plugins.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -6,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "config/conflicts.hpp"
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
 #include "config/tree.hpp"
@@ -169,6 +172,11 @@ void explain(const Setting& setting, std::ostream& output) {
                                             : nested(setting.slot, "{plugin: " + setting.plugin + ", " +
                                                                        option.name.substr(option.name.rfind('.') + 1) +
                                                                        ": " + value + "}"));
+  const char* name = "conflicts ";
+  for (const config::Conflict& conflict : config::conflicts())
+    if (conflict.first.key == option.name || conflict.second.key == option.name)
+      line(std::exchange(name, "          "),
+           fmt::format("{} with {}: {}", conflict.first.name, conflict.second.name, conflict.reason));
 }
 
 // The name of what follows `before.` in a path.
@@ -298,6 +306,11 @@ void config_reference(plugin_host::PluginRegistry& registry, std::ostream& outpu
   for (const Setting& one : settings.all)
     if (one.option.name.find('.') == std::string::npos) alone.push_back(&one);
   print_section(alone, report::TableFormat::Markdown, output);
+  output << "\n## Features that cannot be combined\n\n"
+         << "`strata config conflicts FILE` prints the rows that concern a config. Plugins also refuse values of their "
+            "own "
+            "options that do not fit a run, such as a number of chunks.\n\n";
+  print_conflicts(report::TableFormat::Markdown, output);
   print_options(usable_plugins(registry), output);
 }
 

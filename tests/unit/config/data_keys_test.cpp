@@ -49,7 +49,8 @@ TEST_CASE("data: a plugin with its options, and an order of its own") {
   CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
   CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=own"}).data.order == DataOrder::Own);
   CHECK(error("", {"data.order=own"}) ==
-        "--set: data.order: own, and the data plugin nanogpt has no order of its own; choose sequential or shuffled");
+        "--set: data.order is own, and data/nanogpt has no order of its own: only a data plugin can have another order "
+        "than the engine's; set data.order: sequential or shuffled, or choose a data plugin that declares own_order");
   CHECK(error("", {"data.plugin=parquet"}).find("no data plugin \"parquet\"") != std::string::npos);
 }
 
@@ -80,9 +81,10 @@ TEST_CASE("documents that do not share a sample") {
         "each document nobody knows where one ends; set data.document_end to it, or data.documents: packed");
   CHECK(error(validation, {"validation.documents=separate"}).find("validation.document_end is not given") !=
         std::string::npos);
-  CHECK(error("", {separate, "data.document_end=3", "data.plugin=megatron", "data.order=own"}) ==
-        "--set: data.documents: separate, and data.order is own: the data plugin's own order makes its samples itself; "
-        "choose data.order: sequential or shuffled, or data.documents: packed");
+  CHECK(
+      error("", {separate, "data.document_end=3", "data.plugin=megatron", "data.order=own"}) ==
+      "--set: data.documents is separate, and data.order is own: the data plugin's own order makes its samples itself; "
+      "set data.documents: packed, or set data.order: sequential or shuffled");
   CHECK(error("", {"data.documents=apart"}).find("it must be one of packed, separate") != std::string::npos);
   CHECK(error("", {separate, "data.document_end=-1"}).find("data.document_end") != std::string::npos);
 }

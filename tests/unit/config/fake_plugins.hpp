@@ -67,6 +67,8 @@ class FakePlugins : public PluginSource {
     PluginSchema schema{name, found->second, {}};
     if (name == "shm") schema.capabilities = {Capability::OneHost};
     if (name == "megatron") schema.capabilities = {Capability::OwnOrder};
+    if (name == "zero3") schema.capabilities = {Capability::ReleasesParameters};
+    if (kind == "model") schema.capabilities = {Capability::TensorParallel, Capability::SplittableBackward};
     return schema;
   }
   std::vector<std::string> names(const std::string& kind) const override {

@@ -65,24 +65,29 @@ TEST_CASE("what cannot be combined with local training is refused, with the rule
   };
   const auto refused = [&](const std::vector<std::string>& more, const std::string& found, const std::string& rule,
                            const std::string& remedy, const Outer& outer = {}) {
-    CHECK_THAT(said(more, outer), Contains("step_policy is local, and " + found) && Contains(rule) &&
-                                      Contains(remedy + ", or set step_policy: plain"));
+    CHECK_THAT(said(more, outer),
+               Contains(found) && Contains(rule) && Contains(remedy + ", or set step_policy: plain"));
   };
-  refused({"partitioner.plugin=zero1"}, "with its options partitioner/zero1 has no ranks that own the same slices",
+  const std::string and_local = ", and step_policy is local: ";
+  refused({"partitioner.plugin=zero1"},
+          "with its options partitioner/zero1 has no ranks that own the same slices" + and_local,
           "a group of ranks that hold all slices once", "replicates across them");
   refused({"partitioner.hybrid.secondary_shard=true"}, "with its options partitioner/hybrid has no ranks", "", "");
-  refused({"partitioner.hybrid.shard_size=2"}, "partitioner/hybrid makes one group of the 2 data-parallel ranks",
-          "two groups or more", "make the groups smaller or take more ranks");
-  refused({"optimizer.plugin=lamb"}, "optimizer/lamb needs sums over the ranks of a stage", "several groups",
-          "choose an optimizer that updates each piece by itself");
-  refused({"optimizer.plugin=schedule_free"}, "optimizer/schedule_free trains at other weights than its masters",
-          "what is averaged", "choose an optimizer that trains at its masters");
-  refused({"offload.optimizer.plugin=cpu"}, "offload.optimizer is set", "averaged on the device",
+  refused({"partitioner.hybrid.shard_size=2"},
+          "partitioner/hybrid makes one group of the 2 data-parallel ranks" + and_local, "two groups or more",
+          "make the groups smaller or take more ranks");
+  refused({"optimizer.plugin=lamb"}, "optimizer/lamb needs sums over the ranks of a stage" + and_local,
+          "several groups", "choose an optimizer that updates each piece by itself");
+  refused({"optimizer.plugin=schedule_free"},
+          "optimizer/schedule_free trains at other weights than its masters" + and_local, "what is averaged",
+          "choose an optimizer that trains at its masters");
+  refused({"offload.optimizer.plugin=cpu"}, "offload.optimizer is set" + and_local, "averaged on the device",
           "leave offload.optimizer out");
-  refused({}, "local.fragments is 4 and local.steps 3", "each fragment is averaged at a step of its own",
-          "set local.fragments to at most local.steps", {.steps = 3, .fragments = 4});
-  refused({}, "local.fragments is 5 and the model has 4 layers", "fragments are made of layers", "at most that number",
-          {.steps = 9, .fragments = 5});
+  refused({}, "step_policy is local, and local.fragments is 4 and local.steps 3",
+          "each fragment is averaged at a step of its own", "set local.fragments to at most local.steps",
+          {.steps = 3, .fragments = 4});
+  refused({}, "step_policy is local, and local.fragments is 5 and the model has 4 layers",
+          "fragments are made of layers", "at most that number", {.steps = 9, .fragments = 5});
   CHECK_THAT(said({"scheduler.plugin=pipedream", "partitioner.hybrid.stage=1", "train.clip=0"}, {}),
              Contains("step_policy is not plain"));
   CHECK_THAT(said({"offload=auto"}, {}), Contains("offload is automatic, and step_policy is local"));

@@ -226,5 +226,5 @@ TEST_CASE("a run that cannot look ahead is a plain one; offload is refused") {
   CHECK_THAT(error_of<UserError>([&] {
                initialize(small_model(), config.file(), {"step_policy=speculative", "offload.optimizer.plugin=cpu"});
              }),
-             Contains("step_policy is speculative and offload.optimizer is given"));
+             Contains("offload.optimizer is set, and step_policy is speculative"));
 }

@@ -1,6 +1,6 @@
 // Capabilities that a plugin declares in its manifest, so that combinations are checked before anything is loaded. The
-// list is closed: a capability has a meaning only through the rule that uses it (core/engine/plugins/capability_rules;
-// one_host and own_order: core/engine/config/resolve). A plugin without capabilities promises the least and requires
+// list is closed: a capability has a meaning only through the rule that uses it (core/engine/config/conflicts;
+// one_host: core/engine/config/resolve). A plugin without capabilities promises the least and requires
 // nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>

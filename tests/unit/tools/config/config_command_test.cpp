@@ -1,8 +1,11 @@
 #include <strata/error.hpp>
 
+#include <algorithm>
+#include <iostream>
 #include <sstream>
 
 #include "catch.hpp"
+#include "config/conflicts.hpp"
 #include "config/keys.hpp"
 #include "plugins/registry.hpp"
 #include "tools/config/config.hpp"
@@ -38,16 +41,21 @@ std::string explained(const std::string& path) {
 }  // namespace
 
 TEST_CASE("strata config explain says all that there is to a key") {
-  CHECK(explained("train.clip") ==
-        "train.clip\n"
-        "  Maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping.\n"
-        "  type      number\n"
-        "  default   1.0\n"
-        "  range     >= 0\n"
-        "  affects   losses and weights\n"
-        "  resume    may change; the change is logged\n"
-        "  ranks     same value on all ranks\n"
-        "  example   train: {clip: 1.0}\n");
+  CHECK(
+      explained("train.clip") ==
+      "train.clip\n"
+      "  Maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping.\n"
+      "  type      number\n"
+      "  default   1.0\n"
+      "  range     >= 0\n"
+      "  affects   losses and weights\n"
+      "  resume    may change; the change is logged\n"
+      "  ranks     same value on all ranks\n"
+      "  example   train: {clip: 1.0}\n"
+      "  conflicts train.clip above 0 with a scheduler that updates within the step: no stage knows the norm of the "
+      "whole gradient before its update\n"
+      "            train.clip above 0 with an optimizer that does its own communication: nobody knows the norm of the "
+      "whole gradient once it is no longer sent\n");
   const std::string beside = explained("optimizer.betas");
   CHECK(beside == explained("optimizer.adamw.betas"));
   CHECK(beside.starts_with("optimizer.adamw.betas\n  Decay of the moments.\n"));
@@ -74,6 +82,17 @@ TEST_CASE("strata config explain prints a section as a table, and the nearest ke
   CHECK(error_of([] { explained("trian.clip"); }) == "unknown key \"trian.clip\"; did you mean train?");
   CHECK(error_of([] { explained("optimizer.sgd.weight_deacy"); }) ==
         "unknown key \"optimizer.sgd.weight_deacy\"; in optimizer.sgd: did you mean weight_decay?");
+}
+
+TEST_CASE("strata config conflicts lists every conflict") {
+  std::ostringstream output;
+  cli::config_conflicts({.format = "csv"}, output);
+  const std::string text = output.str();
+  CHECK(text.starts_with("feature,cannot be combined with,reason\n"));
+  CHECK(std::ranges::count(text, '\n') == std::ssize(conflicts()) + 1);
+  CHECK(text.find("\noffload.optimizer,step_policy: local,weights are averaged on the device\n") != std::string::npos);
+  CHECK(error_of([] { cli::config_conflicts({.settings = {"train.clip=0"}}, std::cout); }).find("name one") !=
+        std::string::npos);
 }
 
 TEST_CASE("The config reference has every key and every option") {

@@ -1,0 +1,275 @@
+#include "config/features.hpp"
+
+#include <fmt/format.h>
+
+namespace strata::config::features {
+namespace {
+
+std::string found_if(bool found, const std::string& text) {
+  return found ? text : "";
+}
+
+bool recomputes(const RunConfig& config) {
+  return config.recompute.all || !config.recompute.layers.empty();
+}
+
+const char* name_of(StepPolicy policy) {
+  switch (policy) {
+    case StepPolicy::Plain:
+      return "plain";
+    case StepPolicy::Delayed:
+      return "delayed";
+    case StepPolicy::Speculative:
+      return "speculative";
+    case StepPolicy::Local:
+      return "local";
+  }
+  return "";
+}
+
+std::string policy_is(const Facts& facts, StepPolicy policy) {
+  return found_if(facts.config.step_policy == policy, fmt::format("step_policy is {}", name_of(policy)));
+}
+
+// What a plugin answers of itself: "optimizer/lamb needs sums".
+std::string answer(const Facts& facts, const PluginChoice RunConfig::*plugin, bool Answers::*answers, const char* text,
+                   bool expected = true) {
+  const bool found = facts.answers != nullptr && facts.answers->*answers == expected;
+  return found_if(found, (facts.config.*plugin).full_name() + text);
+}
+
+}  // namespace
+
+const Feature automatic_offload{
+    "offload: auto", "offload.automatic",
+    [](const Facts& facts) { return found_if(facts.config.offload.automatic, "offload is automatic"); },
+    "set offload.automatic: false"};
+
+const Feature offload_activations{"offload.activations", "offload.activations.plugin",
+                                  [](const Facts& facts) {
+                                    return found_if(facts.config.offload.activations.has_value(),
+                                                    "offload.activations is set");
+                                  },
+                                  "leave offload.activations out"};
+
+const Feature offload_optimizer{
+    "offload.optimizer", "offload.optimizer.plugin",
+    [](const Facts& facts) { return found_if(facts.config.offload.optimizer.has_value(), "offload.optimizer is set"); },
+    "leave offload.optimizer out"};
+
+const Feature offload_parameters{"offload.parameters", "offload.parameters.plugin",
+                                 [](const Facts& facts) {
+                                   return found_if(facts.config.offload.parameters.has_value(),
+                                                   "offload.parameters is set");
+                                 },
+                                 "leave offload.parameters out"};
+
+const Feature speculative{"step_policy: speculative", "step_policy",
+                          [](const Facts& facts) { return policy_is(facts, StepPolicy::Speculative); },
+                          "set step_policy: plain or delayed"};
+
+const Feature local{"step_policy: local", "step_policy",
+                    [](const Facts& facts) { return policy_is(facts, StepPolicy::Local); }, "set step_policy: plain"};
+
+const Feature policy_other_than_plain{"step_policy: delayed, speculative or local", "step_policy",
+                                      [](const Facts& facts) {
+                                        return found_if(facts.config.step_policy != StepPolicy::Plain,
+                                                        "step_policy is not plain");
+                                      },
+                                      "set step_policy: plain"};
+
+const Feature measured_cut{"parallel.cut: measured, with several stages", "parallel.cut",
+                           [](const Facts& facts) {
+                             const RunConfig& config = facts.config;
+                             return found_if(config.cut == "measured" && config.parallel.size(Axis::Pipeline) > 1,
+                                             "parallel.cut is measured");
+                           },
+                           "set parallel.cut: flops or parameters, or give parallel.layers_per_chunk"};
+
+const Feature no_tensor_axis{
+    "parallel.tensor: 1", "parallel.tensor",
+    [](const Facts& facts) { return found_if(facts.config.parallel.size(Axis::Tensor) == 1, "parallel.tensor is 1"); },
+    "set parallel.tensor to at least 2"};
+
+const Feature tensor_parallel{"parallel.tensor above 1", "parallel.tensor",
+                              [](const Facts& facts) {
+                                const std::int64_t size = facts.config.parallel.size(Axis::Tensor);
+                                return found_if(size > 1, fmt::format("parallel.tensor is {}", size));
+                              },
+                              "set parallel.tensor: 1"};
+
+const Feature sequence_parallel{
+    "parallel.sequence", "parallel.sequence",
+    [](const Facts& facts) { return found_if(facts.config.sequence_parallel, "parallel.sequence is true"); },
+    "leave parallel.sequence out"};
+
+const Feature no_recomputation{
+    "activations.checkpoint: none", "activations.checkpoint",
+    [](const Facts& facts) { return found_if(!recomputes(facts.config), "activations.checkpoint is none"); },
+    "set activations.checkpoint: all, or name layers"};
+
+const Feature partitioned_inputs{
+    "activations.partition", "activations.partition",
+    [](const Facts& facts) { return found_if(facts.config.partitions_inputs, "activations.partition is true"); },
+    "leave activations.partition out"};
+
+const Feature own_order{
+    "data.order: own", "data.order",
+    [](const Facts& facts) { return found_if(facts.config.data.order == DataOrder::Own, "data.order is own"); },
+    "set data.order: sequential or shuffled"};
+
+const Feature no_own_order{"a data plugin without own_order", "data.plugin",
+                           [](const Facts& facts) {
+                             const PluginChoice& plugin = facts.config.data.plugin;
+                             return found_if(!plugin.can(Capability::OwnOrder),
+                                             plugin.full_name() + " has no order of its own");
+                           },
+                           "choose a data plugin that declares own_order"};
+
+const Feature separate_documents{"data.documents: separate", "data.documents",
+                                 [](const Facts& facts) {
+                                   return found_if(facts.config.data.document_end.has_value(),
+                                                   "data.documents is separate");
+                                 },
+                                 "set data.documents: packed"};
+
+const Feature clipping{"train.clip above 0", "train.clip",
+                       [](const Facts& facts) {
+                         const double clip = facts.config.train.clip;
+                         return found_if(clip > 0.0, fmt::format("train.clip is {:g}", clip));
+                       },
+                       "set train.clip: 0"};
+
+const Feature loss_scale_search{"a precision policy that searches its loss scale", "precision.plugin",
+                                [](const Facts& facts) {
+                                  return answer(facts, &RunConfig::precision, &Answers::searches_scale,
+                                                " finds its loss scale by steps that overflow and are then skipped");
+                                },
+                                "give it a fixed loss scale or use a precision that needs none"};
+
+const Feature measured_precision{"a precision policy that measures", "precision.plugin",
+                                 [](const Facts& facts) {
+                                   return answer(facts, &RunConfig::precision, &Answers::measures,
+                                                 " needs in a step what all ranks measured in the one before");
+                                 },
+                                 "set the precision's options so that it measures nothing"};
+
+const Feature split_backward{"a scheduler with splits_backward", "scheduler.plugin",
+                             [](const Facts& facts) {
+                               const PluginChoice& plugin = facts.config.scheduler;
+                               return found_if(
+                                   plugin.can(Capability::SplitsBackward),
+                                   plugin.full_name() + " computes the gradients of inputs and of weights separately");
+                             },
+                             "choose a scheduler that does not split backward"};
+
+const Feature whole_backward{"a model without splittable_backward", "model.plugin",
+                             [](const Facts& facts) {
+                               const PluginChoice& plugin = facts.config.model.plugin;
+                               return found_if(!plugin.can(Capability::SplittableBackward),
+                                               plugin.full_name() + " does not declare splittable_backward");
+                             },
+                             "choose a model whose weights are linear_only"};
+
+const Feature layers_not_shared{"a model without tensor_parallel", "model.plugin",
+                                [](const Facts& facts) {
+                                  const PluginChoice& plugin = facts.config.model.plugin;
+                                  return found_if(!plugin.can(Capability::TensorParallel),
+                                                  plugin.full_name() + " does not share its layers over ranks");
+                                },
+                                "choose a model that declares tensor_parallel"};
+
+const Feature keeps_parameters{"a partitioner without releases_parameters", "partitioner.plugin",
+                               [](const Facts& facts) {
+                                 const PluginChoice& plugin = facts.config.partitioner;
+                                 return found_if(!plugin.can(Capability::ReleasesParameters),
+                                                 plugin.full_name() + " keeps parameters on the device");
+                               },
+                               "choose a partitioner that declares releases_parameters"};
+
+const Feature releases_parameters{
+    "a partitioner that releases parameters", "partitioner.plugin",
+    [](const Facts& facts) {
+      return answer(facts, &RunConfig::partitioner, &Answers::releases_parameters,
+                    " releases parameters between two uses");
+    },
+    "use a partitioner that keeps parameters whole (ZeRO stage 1 or 2, or plain data parallelism)"};
+
+const Feature no_replicas{
+    "a partitioner without replicas", "partitioner.plugin",
+    [](const Facts& facts) {
+      return found_if(
+          facts.answers != nullptr && facts.answers->replica_groups == std::optional(0),
+          "with its options " + facts.config.partitioner.full_name() + " has no ranks that own the same slices");
+    },
+    "choose a partitioner that shards inside groups and replicates across them"};
+
+const Feature one_replica{
+    "one group of data-parallel ranks", "partitioner.plugin",
+    [](const Facts& facts) {
+      return found_if(facts.answers != nullptr && facts.answers->replica_groups == std::optional(1),
+                      fmt::format("{} makes one group of the {} data-parallel ranks",
+                                  facts.config.partitioner.full_name(), facts.config.parallel.size(Axis::Data)));
+    },
+    "make the groups smaller or take more ranks"};
+
+const Feature sums_gradients{"a partitioner that cannot leave each rank its own gradient", "partitioner.plugin",
+                             [](const Facts& facts) {
+                               return answer(facts, &RunConfig::partitioner, &Answers::leaves_gradients,
+                                             " gives each rank a part of summed gradients", false);
+                             },
+                             "choose a partitioner that can leave every rank its own gradient of all elements"};
+
+const Feature cuts_state{"a partitioner that shards optimizer state", "partitioner.plugin",
+                         [](const Facts& facts) {
+                           return answer(facts, &RunConfig::partitioner, &Answers::owns_all,
+                                         " gives each rank a part of the optimizer's state", false);
+                         },
+                         "choose a partitioner in which every rank owns every element"};
+
+const Feature needs_sums{"an optimizer that needs sums", "optimizer.plugin",
+                         [](const Facts& facts) {
+                           return answer(facts, &RunConfig::optimizer, &Answers::needs_sums,
+                                         " needs sums over the ranks of a stage");
+                         },
+                         "choose an optimizer that updates each piece by itself"};
+
+const Feature trains_elsewhere{"an optimizer that trains at other weights than its masters", "optimizer.plugin",
+                               [](const Facts& facts) {
+                                 return answer(facts, &RunConfig::optimizer, &Answers::trains_elsewhere,
+                                               " trains at other weights than its masters");
+                               },
+                               "choose an optimizer that trains at its masters"};
+
+const Feature own_exchange{"an optimizer that does its own communication", "optimizer.plugin",
+                           [](const Facts& facts) {
+                             return answer(facts, &RunConfig::optimizer, &Answers::exchanges,
+                                           " sends momenta of its own in place of gradients");
+                           },
+                           "choose another optimizer"};
+
+const Feature separate_own_exchange{
+    "an optimizer that does its own communication and trains at other weights than its masters", "optimizer.plugin",
+    [](const Facts& facts) {
+      return trains_elsewhere.found(facts).empty() ? std::string() : own_exchange.found(facts);
+    },
+    "choose another optimizer"};
+
+const Feature updates_within_step{"a scheduler that updates within the step", "scheduler.plugin",
+                                  [](const Facts& facts) {
+                                    return answer(facts, &RunConfig::scheduler, &Answers::updates_within_step,
+                                                  " updates within the step");
+                                  },
+                                  "choose another scheduler"};
+
+const Feature shared_over_chunks{
+    "a trained parameter that layers of several chunks use", "parallel.pipeline",
+    [](const Facts& facts) {
+      const bool found = facts.answers != nullptr && !facts.answers->shared_over_chunks.empty();
+      return found_if(found, found ? fmt::format("the parameter {} is used by layers of several chunks",
+                                                 facts.answers->shared_over_chunks)
+                                   : "");
+    },
+    "freeze it or untie it, or set parallel.pipeline: 1"};
+
+}  // namespace strata::config::features
