@@ -66,18 +66,30 @@ class CountingFront final : public c10::Allocator {
 };
 CountingFront* CountingFront::front = nullptr;
 
+// The peak of the tensors' memory after the first step.
+class PeakAfterFirstStep final : public strata::runtime::TrainingObserver {
+ public:
+  explicit PeakAfterFirstStep(CountingFront& tensors) : tensors_(tensors) {}
+  void after_step(strata::runtime::Run& /*run*/, const strata::report::StepRecord& record) override {
+    if (record.step == 0)
+      tensors_.reset_peak();
+    else
+      peak_ = tensors_.peak();
+  }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  CountingFront& tensors_;
+  std::int64_t peak_ = 0;
+};
+
 int train_counted(strata::cli::RunArguments arguments, const std::string& counts, int rank) {
   static CountingFront tensors(c10::GetCPUAllocator());  // until the process ends, as tensors may live that long
   c10::SetCPUAllocator(&tensors);
-  std::int64_t peak = 0;
-  arguments.report.after_step = [&](const strata::report::StepRecord& record) {
-    if (record.step == 0)
-      tensors.reset_peak();
-    else
-      peak = tensors.peak();
-  };
+  PeakAfterFirstStep observer(tensors);
+  arguments.observer = &observer;
   const int status = strata::cli::train_command(arguments, std::cout);
-  std::ofstream(counts + "." + std::to_string(rank)) << nlohmann::json{{"peak", peak}} << "\n";
+  std::ofstream(counts + "." + std::to_string(rank)) << nlohmann::json{{"peak", observer.peak()}} << "\n";
   return status;
 }
 
@@ -91,7 +103,7 @@ int run(int argc, char* argv[]) {
   arguments.nproc = std::atoi(argv[3]);
   arguments.settings.assign(argv + 4, argv + argc);
   arguments.command_line.assign(argv + 1, argv + argc);
-  arguments.report.quiet = true;
+  arguments.report.progress = false;
   arguments.report.summary_file = std::string(argv[2]) + ".summary";
   try {
     const strata::launch::LaunchPlace place = strata::launch::read_environment();

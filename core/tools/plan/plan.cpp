@@ -227,7 +227,7 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
   std::vector<std::string> settings;
   if (!arguments.models.empty()) settings = model_settings(arguments.models.front());
   settings.insert(settings.end(), arguments.settings.begin(), arguments.settings.end());
-  if (memory > 0) settings.push_back(format("memory_budget={}", memory));
+  if (memory > 0) settings.push_back(strata::format("memory_budget={}", memory));
   runtime::ResolvedRun prepared =
       runtime::read_run(arguments.config, settings,
                         {ranks_value(arguments.ranks.front()), "--ranks", std::nullopt, /*starts_ranks=*/true});

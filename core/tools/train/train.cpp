@@ -140,7 +140,9 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   const std::int64_t first_step = run.steps_done();
   report.begin(run);
   trace.begin(run, arguments.report.warmup_steps, arguments.trace_steps);
-  const std::string saved_in = runtime::train(run, {&trace, &report, &turn});
+  std::vector<runtime::TrainingObserver*> observers{&trace, &report, &turn};
+  if (arguments.observer != nullptr) observers.push_back(arguments.observer);
+  const std::string saved_in = runtime::train(run, observers);
   trace.finish(run);
   report.end(run, saved_in, predicted_step_s);
   if (!config.export_path.empty() && run.stopped_by() == 0) run.export_weights(config.export_path, export_dtype);

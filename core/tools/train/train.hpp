@@ -8,6 +8,7 @@
 #include "group/launch_place.hpp"
 #include "report/open_sinks.hpp"
 #include "resolve/resolve_run.hpp"
+#include "run/training.hpp"
 
 namespace CLI {
 class App;
@@ -25,9 +26,10 @@ struct RunArguments {
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
   std::string export_dtype;           // of the exported weights: see export_type(); empty: float32
   report::ReportSettings report;
-  std::string trace_file;                 // see step_trace.hpp; empty: nothing is traced
-  std::int64_t trace_steps = 10;          // after the warm-up
-  std::string turns;                      // see tools/train/turn.hpp; empty: none
+  std::string trace_file;                         // see step_trace.hpp; empty: nothing is traced
+  std::int64_t trace_steps = 10;                  // after the warm-up
+  runtime::TrainingObserver* observer = nullptr;  // of a program that calls train_command(); null: none
+  std::string turns;                              // see tools/train/turn.hpp; empty: none
   bool quiet_config = false;              // do not log a ds_config's keys; for ranks, because their launcher has
   std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks
 };

@@ -60,7 +60,7 @@ class FakePlugins : public PluginSource {
 
   std::optional<PluginSchema> find(const std::string& kind, const std::string& plugin) const override {
     const std::string name = plugin.starts_with("/") ? std::filesystem::path(plugin).stem().string() : plugin;
-    if (name == "damaged") throw UserError({plugin}, "not an ELF file");
+    if (name == "damaged") throw UserError(Place{plugin}, "not an ELF file");
     if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}, {}};
     const auto found = schemas_.find(kind + "/" + name);
     if (found == schemas_.end()) return {};

@@ -76,8 +76,10 @@ Trained trained(const Config& config, int ranks, const std::vector<std::string>&
         result.applied = mine.applied;
         result.checkpoint = saved;
         result.ledgers[rank.engine.rank()] = stage.store->ledger();
-        for (const auto& [parameter, gradient] : stage.own_gradients)
-          result.squares += gradient.lent.tensor().to(at::kDouble).square().sum().item<double>();
+        if (stage.own_gradients != nullptr)
+          for (const auto& flat : stage.layout.flat)
+            for (const runtime::FinalGradient& gradient : stage.own_gradients->final_gradients(*flat))
+              result.squares += gradient.all.tensor().to(at::kDouble).square().sum().item<double>();
         for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
           const auto add = [&](const std::string& name, const BufferRange& range) {
             at::Tensor& values = result.values[entry.piece.info.parameter + " " + name];

@@ -37,7 +37,7 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-std::string text_of(const std::filesystem::path& file) {
+std::string content_of(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
 }
@@ -55,16 +55,16 @@ TEST_CASE("plugins new makes a project of every kind, with the name put in") {
     CHECK(names.size() >= 6);
     for (const std::string& name : names) {
       CHECK_THAT(printed, Contains(project + "/" + name + "\n"));
-      CHECK_THAT(text_of(project + "/" + name), !Contains("@name@") && !Contains("@tokens@"));
+      CHECK_THAT(content_of(project + "/" + name), !Contains("@name@") && !Contains("@tokens@"));
     }
-    CHECK_THAT(text_of(project + "/CMakeLists.txt"),
+    CHECK_THAT(content_of(project + "/CMakeLists.txt"),
                Contains("strata_add_plugin(my_own KIND " + std::string(kind) + " "));
     CHECK_THAT(printed, Contains("\nNext:\n  cd \"" + project + "\"\n  cmake -B build && cmake --build build\n"));
     CHECK_THAT(printed, Contains("\n  strata plugins check build/libmy_own.so\n"));
     CHECK_THAT(printed, !Contains("```"));
     // The tokens are the project's own text, two bytes each, and more than a short run takes.
     CHECK(std::filesystem::file_size(project + "/text.bin") > 2 * 4000);
-    CHECK_THAT(text_of(project + "/quickstart.yaml"), Contains("path: text.bin"));
+    CHECK_THAT(content_of(project + "/quickstart.yaml"), Contains("path: text.bin"));
   }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
     std::ofstream(folder / taken) << "kept";
     CHECK_THAT(refused("model", "mine", here), Contains(std::string("/") + taken + ": already exists"));
     CHECK(names_in(folder.path()).size() == 2);
-    CHECK(text_of(folder / taken) == "kept");
+    CHECK(content_of(folder / taken) == "kept");
     std::filesystem::remove(folder / taken);
   }
   std::filesystem::create_symlink("nowhere", folder / "mine.cpp");
