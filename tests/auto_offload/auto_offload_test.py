@@ -140,7 +140,7 @@ def test_refusals_say_what_to_do(runs):
     auto = runs.auto("1GB")
     assert "raise the budget, or make train.micro_batch or model.seq_len smaller" in refused(runs, runs.auto("1MiB"))
     assert "parallel.cut is measured" in refused(runs, [*auto, "parallel.pipeline=2", "parallel.cut=measured"], 2)
-    assert "set step_policy: plain, with which" in refused(runs, [*auto, "step_policy=speculative"])
+    assert "set step_policy: plain or delayed" in refused(runs, [*auto, "step_policy=speculative"])
     assert "offload.host and offload.disk are none" in refused(runs, ["offload=auto", "offload.host=none"])
     assert "`strata train` and strata::initialize() do it, and print the keys that they chose" in refused(runs, auto, command="plan")
     assert "there is no folder" in refused(runs, ["offload=auto", "offload.disk.plugin=nvme", f"offload.disk.nvme.path={runs.disk}/none"])

@@ -292,7 +292,7 @@ NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "embedding_dropout", "attention_dr
 SAME_MODEL = {("model/llama.rotary_scaling", "none"), ("model/llama.variant", "llama"), ("model/llama.tie_embeddings", "false")}
 
 # Commands whose --nproc is a number to plan for: they start no ranks.
-PLANS_FOR_RANKS = {"plan", "config show", "config convert"}
+PLANS_FOR_RANKS = {"plan", "config show", "config convert", "config conflicts"}
 
 
 def longest(table, name):

@@ -60,6 +60,12 @@ constexpr Conflict table[]{
     {offload_optimizer, own_exchange, "ranks update the same pieces at the same time, from the device", true},
 };
 
+// A conflict that the config decides by itself was refused when the config was read. What looks like one later is a
+// choice of the run: offload.automatic may choose a home for inputs of which a config without recomputation has none.
+bool is_decided_by_config(const Conflict& conflict, const Facts& facts) {
+  return !conflict.in_training_only && !refusal(conflict, {facts.config}).empty();
+}
+
 }  // namespace
 
 std::span<const Conflict> conflicts() {
@@ -76,6 +82,7 @@ std::string refusal(const Conflict& conflict, const Facts& facts) {
 
 void check_conflicts(const Facts& facts, const std::function<Place(std::string_view key)>& place_of) {
   for (const Conflict& conflict : table) {
+    if (facts.answers != nullptr && is_decided_by_config(conflict, facts)) continue;
     const std::string text = refusal(conflict, facts);
     if (text.empty()) continue;
     Place place = place_of ? place_of(conflict.first.key) : Place();
