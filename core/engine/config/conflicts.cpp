@@ -11,10 +11,10 @@ using namespace features;
 // Conflicts that the config and the manifests decide come first: they are found before anything is loaded.
 constexpr Conflict table[]{
     {sequence_parallel, no_tensor_axis, "the ranks of a tensor group share the tokens"},
-    {partitioned_inputs, no_tensor_axis, "the ranks of a tensor group share what is kept"},
-    {partitioned_inputs, sequence_parallel, "each rank has a part of what layers read already"},
-    {partitioned_inputs, no_recomputation, "what recomputed layers read is what is kept in parts"},
-    {offload_activations, no_recomputation, "the inputs of recomputed layers are what leaves the device"},
+    {partitioned_inputs, no_tensor_axis, "saved inputs are sharded over the ranks of a tensor group"},
+    {partitioned_inputs, sequence_parallel, "each rank has only its part of the layers' inputs already"},
+    {partitioned_inputs, no_recomputation, "only the saved inputs of recomputed layers are sharded"},
+    {offload_activations, no_recomputation, "only the inputs of recomputed layers leave the device"},
     {own_order, no_own_order, "only a data plugin can have another order than the engine's"},
     {separate_documents, own_order, "the data plugin's own order makes its samples itself"},
     {automatic_offload, speculative, "a speculative step keeps everything on the device"},
@@ -25,17 +25,18 @@ constexpr Conflict table[]{
     {tensor_parallel, layers_not_shared, "the ranks of a tensor group compute each layer together"},
 
     {offload_optimizer, speculative,
-     "a speculative step keeps what it changes twice on the device; with plain, updates by state on a disk are made in "
-     "the next step without a guess",
+     "a speculative step keeps two copies of its state on the device; with plain, updates by state on a disk are made "
+     "in "
+     "the next step, without speculation",
      true},
-    {offload_parameters, speculative, "a speculative step keeps what it changes twice on the device", true},
+    {offload_parameters, speculative, "a speculative step keeps two copies of its state on the device", true},
     {offload_activations, speculative, "a speculative step keeps the inputs of the next one on the device", true},
     {measured_precision, speculative, "a speculative step does not wait for the end of the one before", true},
 
-    {no_replicas, local, "what trains by itself is a group of ranks that hold all slices once", true},
+    {no_replicas, local, "local training needs groups of ranks that together hold one full copy of the weights", true},
     {one_replica, local, "weights are averaged over two groups or more", true},
-    {needs_sums, local, "these ranks are of several groups, which train by themselves", true},
-    {trains_elsewhere, local, "the masters are what is averaged", true},
+    {needs_sums, local, "the ranks of a stage belong to several groups, which train independently", true},
+    {trains_elsewhere, local, "local training averages the master weights", true},
     {offload_parameters, local, "weights are averaged on the device", true},
     {offload_optimizer, local, "weights are averaged on the device", true},
 
@@ -43,25 +44,24 @@ constexpr Conflict table[]{
     {clipping, updates_within_step, "no stage knows the norm of the whole gradient before its update", true},
     {loss_scale_search, updates_within_step, "an update is made before any stage knows of an overflow on another",
      true},
-    {releases_parameters, updates_within_step, "copies of whole parameters are kept for what is under way", true},
+    {releases_parameters, updates_within_step, "micro-batches in flight compute with copies of whole parameters", true},
     {offload_parameters, updates_within_step, "gradients and state would travel for every update", true},
     {offload_optimizer, updates_within_step, "gradients and state would travel for every update", true},
-    {separate_documents, updates_within_step, "each update takes the mean over its tokens, all of which must count",
+    {separate_documents, updates_within_step, "each update takes the mean over its tokens, so every token must count",
      true},
     {shared_over_chunks, updates_within_step,
      "its gradient would have to be summed over stages that do not wait for each other", true},
 
-    {cuts_state, separate_own_exchange, "every rank trains at weights of its own, and needs all of every element",
-     true},
+    {cuts_state, separate_own_exchange, "every rank trains at weights of its own, and needs every element", true},
     {sums_gradients, own_exchange, "every rank needs its own gradient of every element", true},
-    {clipping, own_exchange, "nobody knows the norm of the whole gradient once it is no longer sent", true},
+    {clipping, own_exchange, "without a sum of gradients the norm of the whole gradient is unknown", true},
     {policy_other_than_plain, own_exchange, "an update follows its own gradient", true},
     {updates_within_step, own_exchange, "the number of updates decides for a whole step what is sent", true},
     {offload_optimizer, own_exchange, "ranks update the same pieces at the same time, from the device", true},
 };
 
-// A conflict that the config decides by itself was refused when the config was read. What looks like one later is a
-// choice of the run: offload.automatic may choose a home for inputs of which a config without recomputation has none.
+// True if the config alone decides this conflict, which is then checked when the config is read. A run changes its
+// config later: offload.automatic may set offload.activations without recomputation.
 bool is_decided_by_config(const Conflict& conflict, const Facts& facts) {
   return !conflict.in_training_only && !refusal(conflict, {facts.config}).empty();
 }

@@ -13,22 +13,9 @@ bool recomputes(const RunConfig& config) {
   return config.recompute.all || !config.recompute.layers.empty();
 }
 
-const char* name_of(StepPolicy policy) {
-  switch (policy) {
-    case StepPolicy::Plain:
-      return "plain";
-    case StepPolicy::Delayed:
-      return "delayed";
-    case StepPolicy::Speculative:
-      return "speculative";
-    case StepPolicy::Local:
-      return "local";
-  }
-  return "";
-}
-
 std::string policy_is(const Facts& facts, StepPolicy policy) {
-  return found_if(facts.config.step_policy == policy, fmt::format("step_policy is {}", name_of(policy)));
+  return found_if(facts.config.step_policy == policy,
+                  "step_policy is " + choice_name(STRATA_STEP_POLICIES, static_cast<int>(policy)));
 }
 
 // What a plugin answers of itself: "optimizer/lamb needs sums".

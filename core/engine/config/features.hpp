@@ -35,7 +35,7 @@ struct Feature {
   std::string_view name;  // in tables: "step_policy: local", "an optimizer that trains at other weights"
   std::string_view key;   // key of the config that decides; a message names the place that sets it
   // Returns what was found, as a clause of a message: "step_policy is local". Empty: the run does not have the feature,
-  // or nobody has answered yet.
+  // or the answer that decides it is not known yet.
   std::string (*found)(const Facts& facts);
   std::string_view remedy;  // how to do without the feature: "set step_policy: plain"
 };

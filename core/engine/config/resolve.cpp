@@ -163,8 +163,8 @@ std::optional<std::int64_t> document_end_of(const std::string& section, Resolver
   if (!own_end) end = resolver.given("data.document_end");
   if (!end.value)
     throw UserError(given->place,
-                    "{}: separate, and {} is not given: without the id of the token that ends each document nobody "
-                    "knows where one ends; set {} to it, or {}: packed",
+                    "{}: separate, and {} is not given: documents are separated at the token that ends each of them; "
+                    "set {} to its id, or {}: packed",
                     path, of_end, of_end, path);
   resolver.list(of_end, *end.value, own_end ? "" : "data.document_end");
   return end.value;

@@ -123,7 +123,7 @@ void Run::check_updates_within_step(const StepInput& input, const StepOutcome& o
   if (outcome.valid_tokens != input.tokens)
     throw UserError(
         "{}{} of {} targets are ignored, and {} updates within the step: each update takes the mean over its tokens, "
-        "of which all must count; train on data without ignored targets, or choose another scheduler",
+        "so every token must count; train on data without ignored targets, or choose another scheduler",
         step, input.tokens - outcome.valid_tokens, input.tokens, scheduler);
   if (!outcome.finite)
     throw EnvironmentError(

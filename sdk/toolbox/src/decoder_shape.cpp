@@ -7,16 +7,12 @@
 namespace strata {
 namespace {
 
-std::string text(auto value) {
-  return std::to_string(value);
-}
-
 void check_rotation(const RotaryShape& rotary, std::int64_t head_size) {
   if (rotary.fraction < 0.0 || rotary.fraction > 1.0)
-    throw UserError("model rotary_fraction is {}; it must be between 0 and 1", text(rotary.fraction));
+    throw UserError("model rotary_fraction is {}; it must be between 0 and 1", rotary.fraction);
   if (rotary.dimensions(head_size) % 2 != 0)
     throw UserError("model rotary_fraction {} of a head of {} dimensions rotates {} of them; the number must be even",
-                    text(rotary.fraction), text(head_size), text(rotary.dimensions(head_size)));
+                    rotary.fraction, head_size, rotary.dimensions(head_size));
 }
 
 }  // namespace
@@ -42,10 +38,10 @@ void DecoderShape::check() const {
     throw UserError(
         "model hidden_size {}, intermediate_size {}, layers {} and vocabulary {} make more than 1e15 weights; is one "
         "of them, or the config.json, wrong?",
-        text(hidden), text(intermediate), text(layers), text(vocabulary));
-  if (head_size <= 0) throw UserError("model hidden_size {} is not divisible by heads {}", text(hidden), text(heads));
+        hidden, intermediate, layers, vocabulary);
+  if (head_size <= 0) throw UserError("model hidden_size {} is not divisible by heads {}", hidden, heads);
   if (key_value_heads <= 0 || heads % key_value_heads != 0)
-    throw UserError("model heads {} is not divisible by key_value_heads {}", text(heads), text(key_value_heads));
+    throw UserError("model heads {} is not divisible by key_value_heads {}", heads, key_value_heads);
   for (const BlockShape& block : blocks) {
     check_rotation(block.rotary, head_size);
     strata_check(projections != Projections::ByKind || block.rotary.dimensions(head_size) == 0,

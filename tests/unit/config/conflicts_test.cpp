@@ -69,8 +69,8 @@ TEST_CASE("what only a training cannot have waits for the answers of its plugins
 TEST_CASE("a refusal names the place of the key that the config sets") {
   CHECK(error("activations: {partition: true}\n").starts_with("t.yaml:5:26: activations.partition is true, and "));
   CHECK(error("", {"offload.activations.plugin=nvme"}) ==
-        "--set: offload.activations is set, and activations.checkpoint is none: the inputs of recomputed layers are "
-        "what leaves the device; leave offload.activations out, or set activations.checkpoint: all, or name layers");
+        "--set: offload.activations is set, and activations.checkpoint is none: only the inputs of recomputed layers "
+        "leave the device; leave offload.activations out, or set activations.checkpoint: all, or name layers");
 }
 
 TEST_CASE("the table has each pair once, and no pair of a feature with itself") {

@@ -77,8 +77,8 @@ TEST_CASE("documents that do not share a sample") {
   CHECK(row(run, "validation.document_end").origin == "data.document_end");
 
   CHECK(error("", {separate}) ==
-        "--set: data.documents: separate, and data.document_end is not given: without the id of the token that ends "
-        "each document nobody knows where one ends; set data.document_end to it, or data.documents: packed");
+        "--set: data.documents: separate, and data.document_end is not given: documents are separated at the "
+        "token that ends each of them; set data.document_end to its id, or data.documents: packed");
   CHECK(error(validation, {"validation.documents=separate"}).find("validation.document_end is not given") !=
         std::string::npos);
   CHECK(

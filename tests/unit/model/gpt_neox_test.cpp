@@ -106,22 +106,9 @@ double compare(const Case& c, at::ScalarType dtype) {
   const Plugin model = small(c);
   LayersInOrder run(*model, {samples, positions, dtype});
   run.make_parameters(dtype, dtype);
-  const at::Tensor loss = run.forward_backward(batch_of(), 0.25);
-  std::map<std::string, at::Tensor> gradients;
-  for (auto& [name, tensor] : run.parameters) {
-    gradients[name] = tensor.grad();
-    tensor.mutable_grad() = at::Tensor();
-  }
-  const at::Tensor naive = Naive{run.parameters, c}.loss(batch_of());
-  torch::autograd::backward({naive * 0.25}, {});
-  double worst = (loss - naive).abs().item<double>() / naive.item<double>();
-  for (auto& [name, tensor] : run.parameters) {
-    INFO(name);
-    REQUIRE(tensor.grad().defined());
-    const double scale = std::max(1e-3, tensor.grad().abs().max().item<double>());
-    worst = std::max(worst, (gradients[name] - tensor.grad()).abs().max().item<double>() / scale);
-  }
-  return worst;
+  return difference_from_one_graph(run, batch_of(), [&](const strata::MicroBatch& micro_batch) {
+    return Naive{run.parameters, c}.loss(micro_batch);
+  });
 }
 
 }  // namespace

@@ -4,10 +4,14 @@
 #include <strata/model.hpp>
 #include <strata/toolbox/product.hpp>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "catch.hpp"
 
 // A model run as the engine runs it: layer by layer, inputs detached, gradients into preset .grad.
 class LayersInOrder final : public strata::ModelContext {
@@ -69,3 +73,26 @@ class LayersInOrder final : public strata::ModelContext {
   strata::BatchShape batch_;
   std::vector<std::unique_ptr<strata::Layer>> layers_;
 };
+
+// Runs the layers, and then `naive_loss` of the same parameters as one graph. Returns the largest difference of the
+// loss and of any gradient, relative to each tensor's largest value.
+inline double difference_from_one_graph(LayersInOrder& run, const strata::MicroBatch& micro_batch,
+                                        const std::function<at::Tensor(const strata::MicroBatch&)>& naive_loss) {
+  constexpr double seed = 0.25;
+  const at::Tensor loss = run.forward_backward(micro_batch, seed);
+  std::map<std::string, at::Tensor> gradients;
+  for (auto& [name, tensor] : run.parameters) {
+    gradients[name] = tensor.grad();
+    tensor.mutable_grad() = at::Tensor();
+  }
+  const at::Tensor naive = naive_loss(micro_batch);
+  torch::autograd::backward({naive * seed}, {});
+  double worst = (loss - naive).abs().item<double>() / naive.item<double>();
+  for (auto& [name, tensor] : run.parameters) {
+    INFO(name);
+    REQUIRE(tensor.grad().defined());
+    const double scale = std::max(1e-3, tensor.grad().abs().max().item<double>());
+    worst = std::max(worst, (gradients[name] - tensor.grad()).abs().max().item<double>() / scale);
+  }
+  return worst;
+}

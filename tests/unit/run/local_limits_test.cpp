@@ -71,7 +71,7 @@ TEST_CASE("what cannot be combined with local training is refused, with the rule
   const std::string and_local = ", and step_policy is local: ";
   refused({"partitioner.plugin=zero1"},
           "with its options partitioner/zero1 has no ranks that own the same slices" + and_local,
-          "a group of ranks that hold all slices once", "replicates across them");
+          "groups of ranks that together hold one full copy of the weights", "replicates across them");
   refused({"partitioner.hybrid.secondary_shard=true"}, "with its options partitioner/hybrid has no ranks", "", "");
   refused({"partitioner.hybrid.shard_size=2"},
           "partitioner/hybrid makes one group of the 2 data-parallel ranks" + and_local, "two groups or more",
@@ -79,7 +79,7 @@ TEST_CASE("what cannot be combined with local training is refused, with the rule
   refused({"optimizer.plugin=lamb"}, "optimizer/lamb needs sums over the ranks of a stage" + and_local,
           "several groups", "choose an optimizer that updates each piece by itself");
   refused({"optimizer.plugin=schedule_free"},
-          "optimizer/schedule_free trains at other weights than its masters" + and_local, "what is averaged",
+          "optimizer/schedule_free trains at other weights than its masters" + and_local, "averages the master weights",
           "choose an optimizer that trains at its masters");
   refused({"offload.optimizer.plugin=cpu"}, "offload.optimizer is set" + and_local, "averaged on the device",
           "leave offload.optimizer out");

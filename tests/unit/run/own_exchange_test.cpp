@@ -195,6 +195,6 @@ TEST_CASE("a partitioner that gives a rank too little of what an exchanging opti
   CHECK_THAT(said("zero_one_adam", "zero1"),
              Contains("partitioner/zero1 gives each rank a part of the optimizer's state, and "
                       "optimizer/zero_one_adam sends momenta of its own in place of gradients: every rank trains at "
-                      "weights of its own, and needs all of every element; choose a partitioner in which every rank "
+                      "weights of its own, and needs every element; choose a partitioner in which every rank "
                       "owns every element"));
 }

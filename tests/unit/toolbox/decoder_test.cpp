@@ -141,22 +141,9 @@ double difference(const DecoderShape& shape) {
   const Decoder decoder(shape);
   LayersInOrder run(decoder, {samples, tokens, at::kFloat});
   run.make_parameters(at::kFloat, at::kFloat);
-  const at::Tensor loss = run.forward_backward(random_batch(), 0.25);
-  std::map<std::string, at::Tensor> gradients;
-  for (auto& [name, tensor] : run.parameters) {
-    gradients[name] = tensor.grad();
-    tensor.mutable_grad() = at::Tensor();
-  }
-  const at::Tensor naive = Naive{run.parameters, shape}.loss(random_batch());
-  torch::autograd::backward({naive * 0.25}, {});
-  double worst = (loss - naive).abs().item<double>() / naive.item<double>();
-  for (auto& [name, tensor] : run.parameters) {
-    INFO(name);
-    REQUIRE(tensor.grad().defined());
-    const double scale = std::max(1e-3, tensor.grad().abs().max().item<double>());
-    worst = std::max(worst, (gradients[name] - tensor.grad()).abs().max().item<double>() / scale);
-  }
-  return worst;
+  return difference_from_one_graph(run, random_batch(), [&](const MicroBatch& micro_batch) {
+    return Naive{run.parameters, shape}.loss(micro_batch);
+  });
 }
 
 }  // namespace
