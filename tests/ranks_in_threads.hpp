@@ -24,7 +24,7 @@ class LocalGroups {
                        strata::fakes::Movement movement = strata::fakes::Movement::AtStart)
       : patience_(patience), movement_(movement) {}
 
-  std::unique_ptr<strata::CheckedGroup> take(const strata::runtime::GroupRequest& request, int rank) {
+  std::unique_ptr<strata::CheckedGroup> take(const strata::group::GroupRequest& request, int rank) {
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<strata::CheckedGroup>>& members = made_[request.name];
     if (members.empty())
@@ -41,10 +41,10 @@ class LocalGroups {
 };
 
 // One rank's.
-class LocalProvider : public strata::runtime::GroupProvider {
+class LocalProvider : public strata::group::GroupProvider {
  public:
   LocalProvider(LocalGroups& groups, int rank) : groups_(groups), rank_(rank) {}
-  std::unique_ptr<strata::CheckedGroup> make(const strata::runtime::GroupRequest& request) override {
+  std::unique_ptr<strata::CheckedGroup> make(const strata::group::GroupRequest& request) override {
     return groups_.take(request, rank_);
   }
 
@@ -54,11 +54,11 @@ class LocalProvider : public strata::runtime::GroupProvider {
 };
 
 // Only one thread at a time may load libraries: before the ranks begin.
-inline void load_plugins(const strata::runtime::ResolvedRun& run) {
+inline void load_plugins(const strata::resolve::ResolvedRun& run) {
   for (const strata::config::PluginChoice* const choice : run.config.plugins()) {
-    const strata::plugin_host::FoundPlugin& plugin =
+    const strata::plugins::FoundPlugin& plugin =
         run.registry->find(*strata::plugin_kind_from_string(choice->kind), choice->plugin);
-    if (!plugin.factory) strata::plugin_host::load_library(plugin.file, plugin.manifest);
+    if (!plugin.factory) strata::plugins::load_library(plugin.file, plugin.manifest);
   }
 }
 

@@ -43,18 +43,18 @@ nlohmann::json measure(CheckedGroup& group, std::int64_t bytes, int repetitions)
 }
 
 void run(const std::string& name, int repetitions, const std::vector<std::int64_t>& sizes) {
-  const launch::LaunchPlace place = launch::read_environment();
-  const auto registry = plugin_host::open_registry("");
-  const auto context = plugin_host::asking_context(registry->find(PluginKind::Communicator, name));
+  const group::LaunchPlace place = group::read_environment();
+  const auto registry = plugins::open_registry("");
+  const auto context = plugins::asking_context(registry->find(PluginKind::Communicator, name));
   const std::unique_ptr<Communicator> communicator = registry->create<Communicator>(name, *context);
-  runtime::GroupSettings settings;
+  group::GroupSettings settings;
   settings.communicator = communicator.get();
   settings.rank = place.rank;
   settings.local_rank = place.local_rank;
   settings.timeout = std::chrono::seconds(60);
   settings.interface_address = place.interface_address;
-  runtime::GroupFactory factory(std::make_unique<runtime::RunStore>(place, settings.timeout), settings);
-  runtime::GroupRequest request{"world", {}};
+  group::GroupFactory factory(std::make_unique<group::RunStore>(place, settings.timeout), settings);
+  group::GroupRequest request{"world", {}};
   for (int rank = 0; rank < place.size; ++rank) request.members.push_back(rank);
   const std::unique_ptr<CheckedGroup> group = factory.make(request);
   for (const std::int64_t bytes : sizes) {

@@ -4,5 +4,5 @@
 using namespace strata;
 
 STRATA_FUZZ(text) {
-  read_or_refuse([&] { data::jsonl_text(text, "text", "a.jsonl", 1); });
+  read_or_refuse([&] { cli::jsonl_text(text, "text", "a.jsonl", 1); });
 }

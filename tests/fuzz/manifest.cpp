@@ -6,9 +6,9 @@
 using namespace strata;
 
 STRATA_FUZZ(text) {
-  plugin_host::Manifest manifest;
+  plugins::Manifest manifest;
   try {
-    plugin_host::parse_manifest(text, manifest);
-  } catch (const plugin_host::DamagedFile&) {
+    plugins::parse_manifest(text, manifest);
+  } catch (const plugins::DamagedFile&) {
   }
 }

@@ -7,7 +7,7 @@ using namespace strata;
 STRATA_FUZZ(text) {
   const FileInMemory file(text);
   try {
-    plugin_host::read_elf_section(file.path(), ".strata");
-  } catch (const plugin_host::DamagedFile&) {
+    plugins::read_elf_section(file.path(), ".strata");
+  } catch (const plugins::DamagedFile&) {
   }
 }

@@ -6,5 +6,5 @@ using namespace strata;
 
 STRATA_FUZZ(text) {
   const FileInMemory file(text);
-  read_or_refuse([&] { trace::read_trace(file.path()); });
+  read_or_refuse([&] { schedule::read_trace(file.path()); });
 }

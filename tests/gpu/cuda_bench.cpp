@@ -113,7 +113,7 @@ void run(at::Device place, std::int64_t n) {
 
 int main(int count, char** arguments) {
   try {
-    plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
+    plugins::PluginRegistry registry(plugins::search_folders({}));
     OptionValues options;
     options.set("ranks_per_gpu", std::int64_t{1});
     fakes::FakePluginContext context("device/cuda", options);

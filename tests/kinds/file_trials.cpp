@@ -60,11 +60,11 @@ cli::DataFile file_of(const Json& request, const char* key) {
   return {request[key], request["plugin"], request["settings"].get<std::vector<std::string>>()};
 }
 
-Json answer(plugin_host::PluginRegistry& registry, const Json& request) {
+Json answer(plugins::PluginRegistry& registry, const Json& request) {
   std::ostringstream out, err;
   if (request.contains("plugins")) {
     Json names = Json::array();
-    for (const plugin_host::FoundPlugin* found : cli::usable_plugins(registry))
+    for (const plugins::FoundPlugin* found : cli::usable_plugins(registry))
       if (found->manifest.kind == PluginKind::DataSource) names.push_back(found->manifest.name);
     return {{"plugins", names}};
   }
@@ -87,7 +87,7 @@ Json answer(plugin_host::PluginRegistry& registry, const Json& request) {
 }  // namespace
 
 int main() {
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry("");
+  const std::shared_ptr<plugins::PluginRegistry> registry = plugins::open_registry("");
   for (std::string line; std::getline(std::cin, line);) {
     Json answered;
     try {

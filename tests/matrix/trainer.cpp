@@ -33,43 +33,43 @@ struct Request {
   bool digests = true;
 };
 
-void train_rank(const runtime::ResolvedRun& resolved, const Request& request, int rank, LocalGroups& groups) {
+void train_rank(const resolve::ResolvedRun& resolved, const Request& request, int rank, LocalGroups& groups) {
   report::ReportSettings settings;
   settings.progress = false;
   settings.digests = request.digests;
   if (request.digests) settings.metrics_file = request.folder + "/metrics.jsonl";
   settings.summary_file = request.folder + "/summary.json";
-  report::RunReport report(settings, resolved.config, rank);
-  runtime::Run run(resolved, runtime::open_training(resolved.config, rank), {rank, request.ranks, rank},
-                   [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
-                     return std::make_unique<LocalProvider>(groups, rank);
-                   });
+  run::RunReport report(settings, resolved.config, rank);
+  run::Run run(resolved, run::open_training(resolved.config, rank), {rank, request.ranks, rank},
+               [&](const config::RunConfig&, const plugins::PluginRegistry&, stage::PluginSet&) {
+                 return std::make_unique<LocalProvider>(groups, rank);
+               });
   run.fill();
   report.begin(run);
-  report.end(run, runtime::train(run, {&report}), /*predicted_step_s=*/{});
+  report.end(run, run::train(run, {&report}), /*predicted_step_s=*/{});
   run.export_weights(request.folder + "/weights");
   report.finish();
 }
 
-nlohmann::json planned(const runtime::DryRun& run) {
+nlohmann::json planned(const plan::DryRun& run) {
   nlohmann::json json = {{"peak_bytes", report::to_json(run.ledger.peak)}, {"total_peak_bytes", run.ledger.total_peak}};
   for (int c = 0; c < collective_count; ++c)
     json["calls"][to_string(static_cast<Collective>(c))] = run.traffic.calls_of(static_cast<Collective>(c));
   std::string program;
-  for (const runtime::Instruction& instruction : run.program) program += to_string(instruction) + "\n";
+  for (const program::Instruction& instruction : run.program) program += to_string(instruction) + "\n";
   json["program"] = std::hash<std::string>()(program);
   return json;
 }
 
 void train(const Request& request, nlohmann::json& plan) {
   const config::World world{request.ranks, "the test"};
-  std::vector<runtime::ResolvedRun> ranks;  // a registry is one thread's
+  std::vector<resolve::ResolvedRun> ranks;  // a registry is one thread's
   for (int rank = 0; rank < request.ranks; ++rank)
-    ranks.push_back(runtime::read_run(request.config, request.settings, world));
-  const runtime::ResolvedRun& run = ranks.front();
-  runtime::check_run(run.config, *run.registry);
+    ranks.push_back(resolve::read_run(request.config, request.settings, world));
+  const resolve::ResolvedRun& run = ranks.front();
+  plan::check_run(run.config, *run.registry);
   for (int rank = 0; rank < request.ranks; ++rank) {
-    plan.push_back(planned(runtime::dry_run(run.config, *run.registry, rank)));
+    plan.push_back(planned(plan::dry_run(run.config, *run.registry, rank)));
   }
   load_plugins(run);
   LocalGroups groups(std::chrono::seconds(60));

@@ -67,10 +67,10 @@ class CountingFront final : public c10::Allocator {
 CountingFront* CountingFront::front = nullptr;
 
 // The peak of the tensors' memory after the first step.
-class PeakAfterFirstStep final : public strata::runtime::TrainingObserver {
+class PeakAfterFirstStep final : public strata::run::TrainingObserver {
  public:
   explicit PeakAfterFirstStep(CountingFront& tensors) : tensors_(tensors) {}
-  void after_step(strata::runtime::Run& /*run*/, const strata::report::StepRecord& record) override {
+  void after_step(strata::run::Run& /*run*/, const strata::report::StepRecord& record) override {
     if (record.step == 0)
       tensors_.reset_peak();
     else
@@ -106,9 +106,9 @@ int run(int argc, char* argv[]) {
   arguments.report.progress = false;
   arguments.report.summary_file = std::string(argv[2]) + ".summary";
   try {
-    const strata::launch::LaunchPlace place = strata::launch::read_environment();
-    return place.launcher == strata::launch::Launcher::None ? strata::cli::train_command(arguments, std::cout)
-                                                            : train_counted(arguments, argv[2], place.rank);
+    const strata::group::LaunchPlace place = strata::group::read_environment();
+    return place.launcher == strata::group::Launcher::None ? strata::cli::train_command(arguments, std::cout)
+                                                           : train_counted(arguments, argv[2], place.rank);
   } catch (const strata::Error& error) {
     std::cerr << "counted_train: " << error.what() << std::endl;
     return error.exit_status();

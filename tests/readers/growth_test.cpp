@@ -145,8 +145,8 @@ TEST_CASE("a manifest's reader takes time in proportion to its text") {
   check_growth("fields", 1000, [](int count) {
     const std::string text = "{" + list_of(count, member) + "}";
     return work_of([&] {
-      plugin_host::Manifest manifest;
-      CHECK_THROWS_AS(plugin_host::parse_manifest(text, manifest), plugin_host::DamagedFile);
+      plugins::Manifest manifest;
+      CHECK_THROWS_AS(plugins::parse_manifest(text, manifest), plugins::DamagedFile);
     });
   });
 }

@@ -48,10 +48,10 @@ void read_sealed(const std::string& path) {
 }
 
 void read_manifest(const std::string& text) {
-  plugin_host::Manifest manifest;
+  plugins::Manifest manifest;
   try {
-    plugin_host::parse_manifest(text, manifest);
-  } catch (const plugin_host::DamagedFile& error) {
+    plugins::parse_manifest(text, manifest);
+  } catch (const plugins::DamagedFile& error) {
     throw UserError(std::string("the file ") + error.what());
   }
 }
@@ -59,17 +59,17 @@ void read_manifest(const std::string& text) {
 void read_plugin(const std::string& path) {
   std::string text;
   try {
-    text = plugin_host::read_elf_section(path, ".strata");
-  } catch (const plugin_host::DamagedFile& error) {
+    text = plugins::read_elf_section(path, ".strata");
+  } catch (const plugins::DamagedFile& error) {
     throw UserError(Place{path}, error.what());
   }
   read_manifest(text);
 }
 
 void pack(const std::string& path) {
-  data::PackOptions options;
+  cli::PackOptions options;
   options.existing = data::Existing::Replace;
-  data::pack_text({path}, path + ".packed", options);
+  cli::pack_text({path}, path + ".packed", options);
 }
 
 // Of a checkpoint of one parameter of two elements, in one shard of 8 bytes.
@@ -111,10 +111,10 @@ const std::vector<Reader>& all_readers() {
       {"tokenizer", "tokenizer.json", "core/tools/tokenizer/definition.cpp",
        [](const std::string& path) { tokenizer::read_definition(path); }},
       {"trace", "trace.json", "core/tools/schedule/trace_file.cpp",
-       [](const std::string& path) { trace::read_trace(path); }},
+       [](const std::string& path) { schedule::read_trace(path); }},
       {"json lines", "text.jsonl", "core/tools/data/jsonl.cpp", pack},
       {"rank record", "record.json", "core/engine/group/rank_record.cpp",
-       [](const std::string& path) { runtime::parse_record(text_of(path)); }},
+       [](const std::string& path) { group::parse_record(text_of(path)); }},
   };
   return readers;
 }

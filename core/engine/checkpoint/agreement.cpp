@@ -10,7 +10,7 @@
 #include "group/numbers.hpp"
 #include "plugins/machine_error.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 namespace {
 
 // An outcome on its way to the other ranks.
@@ -23,7 +23,7 @@ struct Message {
 Outcome first_failure(Group& world, at::Device device, const Outcome& mine) {
   Message message{static_cast<std::int64_t>(mine.failure)};
   message.bytes = static_cast<std::int64_t>(mine.text.copy(message.text.data(), message.text.size()));
-  for (const Message& theirs : gather_values(world, device, message))
+  for (const Message& theirs : group::gather_values(world, device, message))
     if (const auto failure = static_cast<Failure>(theirs.failure); failure != Failure::None)
       return {failure, std::string(theirs.text.data(), static_cast<std::size_t>(theirs.bytes))};
   throw Bug("a rank announced a failure and names none");
@@ -33,17 +33,17 @@ Outcome first_failure(Group& world, at::Device device, const Outcome& mine) {
 bool work_once(const std::function<bool()>& work, Outcome& outcome) {
   try {
     return work();
-  } catch (const checkpoint::DamagedCheckpoint& error) {
+  } catch (const DamagedCheckpoint& error) {
     outcome = {Failure::Damaged, error.what()};
   } catch (const UserError& error) {
     outcome = {Failure::User, error.what()};
   } catch (const EnvironmentError& error) {
     outcome = {Failure::Environment, error.what()};
   } catch (const std::exception& error) {
-    if (const std::optional<std::string> text = plugin_host::machine_error(error))
+    if (const std::optional<std::string> text = plugins::machine_error(error))
       outcome = {Failure::Environment, *text};
     else
-      outcome = {Failure::Bug, plugin_host::first_line(error)};
+      outcome = {Failure::Bug, plugins::first_line(error)};
   }
   return false;
 }
@@ -55,7 +55,7 @@ void Outcome::check() const {
     case Failure::None:
       return;
     case Failure::Damaged:
-      throw checkpoint::DamagedCheckpoint(text);
+      throw DamagedCheckpoint(text);
     case Failure::User:
       throw UserError(text);
     case Failure::Environment:
@@ -70,10 +70,10 @@ Outcome work_in_rounds(Group& world, at::Device device, const std::function<bool
   bool more = true;
   for (;;) {
     if (more) more = work_once(work, mine);
-    const std::vector<std::int64_t> sums = reduce_numbers(world, device, {more, mine.failure != Failure::None});
+    const std::vector<std::int64_t> sums = group::reduce_numbers(world, device, {more, mine.failure != Failure::None});
     if (sums[1] > 0) return first_failure(world, device, mine);
     if (sums[0] == 0) return {};
   }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

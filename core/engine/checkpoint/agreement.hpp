@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 enum class Failure { None, Damaged, User, Environment, Bug };  // as in <strata/error.hpp>; Damaged: a DamagedCheckpoint
 
@@ -24,4 +24,4 @@ struct Outcome {
 // exception of `work` ends the rounds on all ranks. [collective] over `world`; numbers travel on `device`.
 Outcome work_in_rounds(Group& world, at::Device device, const std::function<bool()>& work);
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

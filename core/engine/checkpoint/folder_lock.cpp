@@ -46,7 +46,7 @@ std::string own_description() {
 }
 
 std::uint32_t own_place() {
-  static const std::uint64_t place = checksum_of(runtime::own_identity().host);
+  static const std::uint64_t place = checksum_of(group::own_identity().host);
   return static_cast<std::uint32_t>(place);
 }
 
@@ -97,7 +97,7 @@ std::optional<Owner> parse_owner(const std::string& text) {
 }
 
 bool is_of_this_host(const Owner& owner) {
-  return !runtime::own_identity().host.empty() && owner.place == own_place();
+  return !group::own_identity().host.empty() && owner.place == own_place();
 }
 
 bool is_gone(const Owner& owner) {

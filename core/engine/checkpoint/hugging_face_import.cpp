@@ -118,9 +118,9 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
   }
   constexpr std::size_t shown = 3;
   std::string text;
-  if (!misshapen.empty()) text += "; of another shape: " + config::first_of(misshapen, shown);
-  if (!missing.empty()) text += "; missing: " + config::first_of(missing, shown);
-  if (!unexpected.empty()) text += "; unknown to the model: " + config::first_of(unexpected, shown);
+  if (!misshapen.empty()) text += "; of another shape: " + text::first_of(misshapen, shown);
+  if (!missing.empty()) text += "; missing: " + text::first_of(missing, shown);
+  if (!unexpected.empty()) text += "; unknown to the model: " + text::first_of(unexpected, shown);
   if (text.empty()) return;
   throw UserError(Place{folder_->path()},
                   "the weights are not this model's{}; does the model's config agree with the folder's config.json?",

@@ -18,7 +18,7 @@
 #include "group/numbers.hpp"
 #include "plugins/plugin_call.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 namespace {
 
@@ -40,29 +40,29 @@ Target target_of(const config::RunConfig& config, const std::string& from) {
           "PATH");
     return {config.checkpoint.path, false};
   }
-  const fs::path folder = checkpoint::resolve_latest(from);
+  const fs::path folder = resolve_latest(from);
   std::error_code error;
   if (!fs::is_directory(folder, error)) throw UserError("--resume {}: there is no such folder", from);
-  return {folder, checkpoint::CheckpointFolder(folder).steps().empty()};
+  return {folder, CheckpointFolder(folder).steps().empty()};
 }
 
 // Rank 0's number, on all ranks.
 std::int64_t from_rank_0(Group& world, at::Device device, std::int64_t number) {
-  return reduce_numbers(world, device, {world.rank() == 0 ? number : 0}).front();
+  return group::reduce_numbers(world, device, {world.rank() == 0 ? number : 0}).front();
 }
 
 // Loads one checkpoint, in steps that the ranks take together.
 class Loading {
  public:
-  Loading(const config::RunConfig& config, Session& session, const PluginSet& plugins, const checkpoint::RunData& data)
-      : config_(config), session_(session), plugins_(plugins), data_(data), rank_(session.stage().rank) {}
+  Loading(const config::RunConfig& config, step::Session& session, const stage::PluginSet& plugins, const RunData& data)
+      : config_(config), session_(session), plugins_(plugins), data_(data), rank_(session.stage().place.rank) {}
 
   // Every file whole, and the checkpoint this run's. Changes nothing yet.
   Outcome examine(const fs::path& folder) {
-    std::optional<checkpoint::Verification> verification;
+    std::optional<Verification> verification;
     return work_in_rounds(world(), device(), [&] {
       if (!verification) {
-        saved_ = checkpoint::TrainingCheckpoint::read(folder);
+        saved_ = TrainingCheckpoint::read(folder);
         verification.emplace(saved_, rank_, world().size());
       }
       return verification->advance(read_round_bytes);
@@ -72,7 +72,7 @@ class Loading {
   // Every rank has read the folder by itself: on another host its path may lead to another one.
   void check_same() const {
     const std::vector<std::int64_t> contents =
-        gather_numbers(world(), device(), {static_cast<std::int64_t>(checkpoint::content_of(saved_))});
+        group::gather_numbers(world(), device(), {static_cast<std::int64_t>(content_of(saved_))});
     const auto other = std::ranges::find_if(contents, [&](std::int64_t one) { return one != contents.front(); });
     if (other != contents.end())
       throw UserError("{}: rank {} reads another checkpoint here than rank 0; name a folder that all ranks share",
@@ -81,14 +81,14 @@ class Loading {
 
   void load() {
     const c10::NoGradGuard no_grad;
-    std::optional<checkpoint::RangeSource> source;
+    std::optional<RangeSource> source;
     std::size_t entry = 0;
-    std::vector<state::OptimizerState::Entry>& entries = session_.stage().optimizer_state->entries();
+    std::vector<state::OptimizerState::Entry>& entries = session_.stage().updates.state().entries();
     work_in_rounds(world(), device(), [&] {
       if (!source) {
         check_settings(saved_, config_);
         check_data();
-        check_model(saved_, session_.stage().model_layers);
+        check_model(saved_, session_.stage().layers.model());
         source.emplace(saved_.folder, saved_.files, saved_.parameters);
         check_optimizer_state(saved_, *source, session_.stage());
         load_plugins();
@@ -96,7 +96,7 @@ class Loading {
       }
       for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
         read +=
-            read_entry(*source, *session_.stage().optimizer_state, entries[entry], saved_.pending.has_value(), local());
+            read_entry(*source, session_.stage().updates.state(), entries[entry], saved_.pending.has_value(), local());
       return entry < entries.size();
     }).check();
     session_.publish();
@@ -104,19 +104,21 @@ class Loading {
     entry = 0;
     work_in_rounds(world(), device(), [&] {
       for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
-        read += read_master_of_group(*source, *session_.stage().optimizer_state, entries[entry], *local());
+        read += read_master_of_group(*source, session_.stage().updates.state(), entries[entry], *local());
       return entry < entries.size();
     }).check();
     session_.publish_values();
   }
 
   Resumed result() const { return {saved_.folder.string(), saved_.step, saved_.updates, saved_.optimizer_updates}; }
-  const checkpoint::TrainingCheckpoint& saved() const { return saved_; }
+  const TrainingCheckpoint& saved() const { return saved_; }
 
  private:
-  Group& world() const { return *session_.stage().world; }
+  Group& world() const { return session_.stage().groups.world(); }
   at::Device device() const { return session_.store().device(); }
-  const LocalTraining* local() const { return session_.stage().local ? &*session_.stage().local : nullptr; }
+  const stage::LocalTraining* local() const {
+    return session_.stage().updates.local() ? &*session_.stage().updates.local() : nullptr;
+  }
 
   void check_data() const {
     const std::string saved_over = format("{}: was saved over data of {} samples, and {} has ", saved_.folder.string(),
@@ -130,64 +132,61 @@ class Loading {
   }
 
   void load_pending() const {
-    StageState& stage = session_.stage();
-    const auto [learning_rate, updates, gradient_factor, momentum] =
-        saved_.pending.value_or(checkpoint::PendingUpdate());
+    stage::Stage& stage = session_.stage();
+    const auto [learning_rate, updates, gradient_factor, momentum] = saved_.pending.value_or(PendingUpdate());
     const double apply = saved_.pending ? 1.0 : 0.0;
-    stage.scalars = {learning_rate,
-                     updates,
-                     at::full({}, gradient_factor, stage.scalar_options()),
-                     at::full({}, apply, stage.scalar_options()),
-                     momentum,
-                     static_cast<std::uint64_t>(config_.train.seed)};
+    stage.updates.scalars = {learning_rate,
+                             updates,
+                             at::full({}, gradient_factor, stage.updates.scalar_options()),
+                             at::full({}, apply, stage.updates.scalar_options()),
+                             momentum,
+                             static_cast<std::uint64_t>(config_.train.seed)};
   }
 
   void load_plugins() const {
     const bool same_layout = saved_.layout == saved_layout(config_);
-    const std::optional<checkpoint::PluginFile> own = plugin_file(same_layout ? rank_ : 0);
-    const bool is_split = saved_.file(checkpoint::plugins_file_name) != nullptr;  // else of format 1
-    std::optional<checkpoint::PluginFile> shared;
-    if (is_split) shared.emplace(saved_.folder / checkpoint::plugins_file_name);
+    const std::optional<PluginFile> own = plugin_file(same_layout ? rank_ : 0);
+    const bool is_split = saved_.file(plugins_file_name) != nullptr;  // else of format 1
+    std::optional<PluginFile> shared;
+    if (is_split) shared.emplace(saved_.folder / plugins_file_name);
     if (!is_split && !same_layout) check_equal(*own);
     for (const auto& [slot, named] : plugins_.all()) {
-      const checkpoint::SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
-      const checkpoint::SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
+      const SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
+      const SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
       if (of_all == nullptr && of_rank == nullptr) continue;  // chosen anew: differing_settings() tells
       if (is_split && !same_layout && of_all == nullptr) refuse_other_layout(named.name);
-      checkpoint::SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
+      SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
       if (!same_layout) values = values.of_all_ranks();
       if (values.state_version > named->state_version())
         throw UserError(
             "{}: holds state of version {} of {}, and the plugin of this name here reads up to version {}; use the "
             "plugin that saved it, or a newer one",
             saved_.folder.string(), values.state_version, named.name, named->state_version());
-      const checkpoint::PluginStateReader reader(saved_.folder.string(), values,
-                                                 {shared ? &*shared : nullptr, same_layout && own ? &*own : nullptr});
+      const PluginStateReader reader(saved_.folder.string(), values,
+                                     {shared ? &*shared : nullptr, same_layout && own ? &*own : nullptr});
       load_plugin(named, values.state_version, reader);
     }
   }
 
-  void load_plugin(const NamedPlugin<Plugin>& named, int version, checkpoint::PluginStateReader reader) const {
-    plugin_call(named.name, "load()", rank_, [&] { named->load(reader, version); });
+  void load_plugin(const stage::NamedPlugin<Plugin>& named, int version, PluginStateReader reader) const {
+    plugins::plugin_call(named.name, "load()", rank_, [&] { named->load(reader, version); });
   }
 
   // A rank's own values; nothing where it has none.
-  std::optional<checkpoint::PluginFile> plugin_file(std::int64_t rank) const {
+  std::optional<PluginFile> plugin_file(std::int64_t rank) const {
     const std::int64_t ranks = saved_.layout.world_size;
-    for (const std::string& name :
-         {checkpoint::rank_file_name(rank, ranks), checkpoint::former_rank_file_name(rank, ranks)})
-      if (saved_.file(name) != nullptr)
-        return std::optional<checkpoint::PluginFile>(std::in_place, saved_.folder / name);
+    for (const std::string& name : {rank_file_name(rank, ranks), former_rank_file_name(rank, ranks)})
+      if (saved_.file(name) != nullptr) return std::optional<PluginFile>(std::in_place, saved_.folder / name);
     return std::nullopt;
   }
 
   // Of format 1, on other ranks: only what all ranks had alike can be taken over. Each rank looks at a share of the
   // files.
-  void check_equal(const checkpoint::PluginFile& first) const {
+  void check_equal(const PluginFile& first) const {
     for (std::int64_t rank = 1 + rank_; rank < saved_.layout.world_size; rank += world().size()) {
-      const std::optional<checkpoint::PluginFile> theirs = plugin_file(rank);
-      for (const checkpoint::SavedPlugin& plugin : first.plugins()) {
-        const checkpoint::SavedPlugin* const other = theirs ? theirs->find(plugin.slot, plugin.plugin) : nullptr;
+      const std::optional<PluginFile> theirs = plugin_file(rank);
+      for (const SavedPlugin& plugin : first.plugins()) {
+        const SavedPlugin* const other = theirs ? theirs->find(plugin.slot, plugin.plugin) : nullptr;
         if (other == nullptr || !(other->of_all_ranks() == plugin.of_all_ranks())) refuse_other_layout(plugin.plugin);
       }
     }
@@ -201,18 +200,18 @@ class Loading {
   }
 
   const config::RunConfig& config_;
-  Session& session_;
-  const PluginSet& plugins_;
-  checkpoint::RunData data_;
+  step::Session& session_;
+  const stage::PluginSet& plugins_;
+  RunData data_;
   std::int64_t rank_;
-  checkpoint::TrainingCheckpoint saved_;
+  TrainingCheckpoint saved_;
 };
 
 }  // namespace
 
 std::string earlier_checkpoints(const config::RunConfig& config, const std::string& resume) {
   if (config.checkpoint.path.empty()) return "";
-  const std::vector<std::int64_t> steps = checkpoint::CheckpointFolder(config.checkpoint.path).steps();
+  const std::vector<std::int64_t> steps = CheckpointFolder(config.checkpoint.path).steps();
   if (steps.empty()) return "";
   return format(
       "checkpoint.path: {} holds checkpoints of an earlier run, up to step-{}; go on from them with {}, or name "
@@ -227,25 +226,25 @@ void check_start(const config::RunConfig& config, const std::optional<std::strin
     return;
   }
   const Target target = target_of(config, *from);
-  const checkpoint::CheckpointFolder folder(target.path);
+  const CheckpointFolder folder(target.path);
   const std::optional<std::int64_t> step = target.one ? std::nullopt : folder.latest();
   if (!target.one && !step) return;
-  checkpoint::TrainingCheckpoint saved;
+  TrainingCheckpoint saved;
   try {
-    saved = checkpoint::TrainingCheckpoint::read(target.one ? target.path : folder.of_step(*step));
-  } catch (const checkpoint::DamagedCheckpoint&) {
+    saved = TrainingCheckpoint::read(target.one ? target.path : folder.of_step(*step));
+  } catch (const DamagedCheckpoint&) {
     if (target.one) throw;
     return;  // resume() looks for an earlier one
   }
   check_settings(saved, config);
 }
 
-std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
-                              const PluginSet& plugins, const checkpoint::RunData& data) {
+std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, step::Session& session,
+                              const stage::PluginSet& plugins, const RunData& data) {
   const Target target = target_of(config, from);
-  const checkpoint::CheckpointFolder folder(target.path);
-  const bool leader = session.stage().rank == 0;
-  Group& world = *session.stage().world;
+  const CheckpointFolder folder(target.path);
+  const bool leader = session.stage().place.rank == 0;
+  Group& world = session.stage().groups.world();
   Loading loading(config, session, plugins, data);
   if (target.one) {
     loading.examine(target.path).check();
@@ -287,4 +286,4 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
   return loading.result();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

@@ -6,10 +6,10 @@
 
 #include "checkpoint/training_checkpoint.hpp"
 #include "config/run_config.hpp"
-#include "step/plugin_set.hpp"
+#include "stage/plugin_set.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 // Returns why a fresh run may not write to the config's checkpoint.path: it holds checkpoints of an earlier run, which
 // `resume` (an option, a call) would resume. Empty: it holds none. [any rank]
@@ -35,7 +35,7 @@ struct Resumed {
 // [collective] over the run; blocks. Throws, the same on all ranks: UserError when it is damaged and named or the last,
 // when none is finite, when the model, the optimizer's state or a plugin's state does not fit; EnvironmentError when a
 // disk fails.
-std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
-                              const PluginSet& plugins, const checkpoint::RunData& data);
+std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, step::Session& session,
+                              const stage::PluginSet& plugins, const RunData& data);
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

@@ -13,7 +13,7 @@
 #include "config/keys.hpp"
 #include "text/first_of.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 namespace {
 
@@ -24,7 +24,7 @@ std::int64_t whole_number(const std::string& text) {
   return number;
 }
 
-std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
+std::string folder_of(const TrainingCheckpoint& saved) {
   return saved.folder.string();
 }
 
@@ -35,7 +35,7 @@ std::map<std::string, config::OptionValue> settings_of(const config::RunConfig& 
 
 }  // namespace
 
-void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
+void check_settings(const TrainingCheckpoint& saved, const config::RunConfig& config) {
   const std::map<std::string, config::OptionValue> now = settings_of(config);
   for (const auto& [key, then] : saved.config) {
     const auto value = now.find(key);
@@ -65,8 +65,8 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
                     folder_of(saved), saved.step, config.train.steps);
 }
 
-std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
-                               const RunLearningRate& learning_rate) {
+std::string differing_settings(const TrainingCheckpoint& saved, const config::RunConfig& config,
+                               const step::RunLearningRate& learning_rate) {
   const std::map<std::string, config::OptionValue> now = settings_of(config);
   std::set<std::string> other_plugins;  // slots whose options cannot be compared: "partitioner."
   for (const auto& [key, value] : now)
@@ -100,19 +100,18 @@ std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, cons
   return text;
 }
 
-void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<LayerInfo>& layers) {
-  const std::vector<checkpoint::SavedParameter> expected = saved_parameters(layers);
-  std::map<std::string, const checkpoint::SavedParameter*> there;
-  for (const checkpoint::SavedParameter& parameter : saved.parameters) there[parameter.name] = &parameter;
+void check_model(const TrainingCheckpoint& saved, const std::vector<LayerInfo>& layers) {
+  const std::vector<SavedParameter> expected = saved_parameters(layers);
+  std::map<std::string, const SavedParameter*> there;
+  for (const SavedParameter& parameter : saved.parameters) there[parameter.name] = &parameter;
   const std::string advice =
       "; it was saved from another model: take the model and its settings of that run (strata checkpoint info)";
-  for (const checkpoint::SavedParameter& parameter : expected) {
+  for (const SavedParameter& parameter : expected) {
     const auto found = there.find(parameter.name);
     if (found == there.end()) throw UserError("{}: holds no parameter {}{}", folder_of(saved), parameter.name, advice);
     if (found->second->shape != parameter.shape)
       throw UserError("{}: holds {} of shape {}, and this model's is {}{}", folder_of(saved), parameter.name,
-                      checkpoint::format_shape(found->second->shape), checkpoint::format_shape(parameter.shape),
-                      advice);
+                      format_shape(found->second->shape), format_shape(parameter.shape), advice);
     there.erase(found);
   }
   if (!there.empty())
@@ -140,11 +139,10 @@ SavedGroups saved_groups(const std::vector<std::string>& states) {
 }
 
 // `states`: of a trained parameter.
-void check_groups(const checkpoint::TrainingCheckpoint& saved, const std::vector<std::string>& states,
-                  const StageState& stage) {
+void check_groups(const TrainingCheckpoint& saved, const std::vector<std::string>& states, const stage::Stage& stage) {
   const SavedGroups then = saved_groups(states);
-  const int now = stage.local ? stage.local->groups() : 0;
-  if (then.any == stage.local.has_value() && (then.number == 0 || then.number == now)) return;
+  const int now = stage.updates.local() ? stage.updates.local()->groups() : 0;
+  if (then.any == stage.updates.local().has_value() && (then.number == 0 || then.number == now)) return;
   const auto text = [](bool any, int groups) {
     return !any          ? std::string("one optimizer state for all ranks")
            : groups == 0 ? "the weights of groups of ranks that train by themselves"
@@ -153,28 +151,29 @@ void check_groups(const checkpoint::TrainingCheckpoint& saved, const std::vector
   throw UserError(
       "{}: holds {}, and with its step_policy and partitioner this run has {}; resume with those of the run that saved "
       "it, or start anew from exported weights (strata checkpoint export, model.init)",
-      folder_of(saved), text(then.any, then.number), text(stage.local.has_value(), now));
+      folder_of(saved), text(then.any, then.number), text(stage.updates.local().has_value(), now));
 }
 
 // The states of an entry, and as what they are saved.
 std::map<std::string, at::ScalarType> expected_states(const state::OptimizerState::Entry& entry, bool pending,
-                                                      const std::vector<std::string>& there, const StageState& stage) {
-  std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, stage.buffers->dtype(entry.weights())}};
+                                                      const std::vector<std::string>& there,
+                                                      const stage::Stage& stage) {
+  std::map<std::string, at::ScalarType> expected{{master_state, stage.values.buffers().dtype(entry.weights())}};
   for (const StateTensor& tensor : entry.states)
-    for (const std::string& name : saved_names(tensor.name, stage.local)) expected[name] = tensor.dtype;
-  if (pending && entry.trainable) expected[state::OptimizerState::kept_gradient] = stage.buffers->dtype(entry.kept);
-  if (!stage.local || !entry.trainable) return expected;
+    for (const std::string& name : saved_names(tensor.name, stage.updates.local())) expected[name] = tensor.dtype;
+  if (pending && entry.trainable)
+    expected[state::OptimizerState::kept_gradient] = stage.values.buffers().dtype(entry.kept);
+  if (!stage.updates.local() || !entry.trainable) return expected;
   expected[outer_momentum] = at::kFloat;
-  for (const std::string& name : saved_names(checkpoint::master_state, stage.local))
-    if (std::ranges::find(there, name) != there.end()) expected[name] = stage.buffers->dtype(entry.master);
+  for (const std::string& name : saved_names(master_state, stage.updates.local()))
+    if (std::ranges::find(there, name) != there.end()) expected[name] = stage.values.buffers().dtype(entry.master);
   return expected;
 }
 
 }  // namespace
 
-void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const checkpoint::RangeSource& source,
-                           const StageState& stage) {
-  for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
+void check_optimizer_state(const TrainingCheckpoint& saved, const RangeSource& source, const stage::Stage& stage) {
+  for (const state::OptimizerState::Entry& entry : stage.updates.state().entries()) {
     const std::string& parameter = entry.piece.info.parameter;
     const std::vector<std::string> there = source.states(parameter);
     if (entry.trainable) check_groups(saved, there, stage);
@@ -182,20 +181,20 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
         expected_states(entry, saved.pending.has_value(), there, stage);
     std::vector<std::string> names;
     for (const auto& [name, dtype] : expected) names.push_back(name);
-    const auto list = [](const std::vector<std::string>& all) { return config::first_of(all, all.size()); };
+    const auto list = [](const std::vector<std::string>& all) { return text::first_of(all, all.size()); };
     if (there != names)
       throw UserError(
           "{}: holds {} of {}, and {} needs {} here; resume with the optimizer and the frozen parameters of the run "
           "that saved it",
-          folder_of(saved), list(there), parameter, stage.optimizer.name, list(names));
+          folder_of(saved), list(there), parameter, stage.plugins.optimizer.name, list(names));
     for (const StateTensor& tensor : entry.states) {
       const std::int64_t needed = tensor.elements(PieceInfo::whole(entry.span->info));
-      const std::int64_t held = source.elements(parameter, saved_names(tensor.name, stage.local).front());
+      const std::int64_t held = source.elements(parameter, saved_names(tensor.name, stage.updates.local()).front());
       if (held != needed)
         throw UserError(
             "{}: holds {} elements of the {} of {}, and {} needs {}; resume with the optimizer of the run that saved "
             "it",
-            folder_of(saved), held, tensor.name, parameter, stage.optimizer.name, needed);
+            folder_of(saved), held, tensor.name, parameter, stage.plugins.optimizer.name, needed);
     }
     for (const auto& [name, dtype] : expected)
       if (source.dtype(parameter, name) != dtype)
@@ -206,4 +205,4 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
   }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

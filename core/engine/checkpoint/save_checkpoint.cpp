@@ -21,7 +21,7 @@
 #include "checkpoint/state_shard.hpp"
 #include "group/numbers.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 namespace {
 
@@ -80,8 +80,8 @@ Gathered gather_headers(Group& world, at::Device device, const std::vector<Writt
 
 }  // namespace
 
-std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers) {
-  std::vector<checkpoint::SavedParameter> parameters;
+std::vector<SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers) {
+  std::vector<SavedParameter> parameters;
   std::set<std::string> ties;
   for (const LayerInfo& layer : layers)
     for (const ParameterInfo& parameter : layer.parameters)
@@ -90,7 +90,7 @@ std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<Layer
   return parameters;
 }
 
-checkpoint::SavedLayout saved_layout(const config::RunConfig& config) {
+SavedLayout saved_layout(const config::RunConfig& config) {
   return {config.world_size, config.parallel.mesh};
 }
 
@@ -106,11 +106,10 @@ std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const co
   return settings;
 }
 
-std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
-  const StepScalars& scalars = session_.stage().scalars;
+std::optional<PendingUpdate> CheckpointSaver::pending() const {
+  const StepScalars& scalars = session_.stage().updates.scalars;
   if (config_.step_policy != config::StepPolicy::Delayed || scalars.apply.item<float>() == 0.0F) return {};
-  return checkpoint::PendingUpdate{scalars.learning_rate, scalars.updates, scalars.gradient_factor.item<float>(),
-                                   scalars.momentum};
+  return PendingUpdate{scalars.learning_rate, scalars.updates, scalars.gradient_factor.item<float>(), scalars.momentum};
 }
 
 std::string CheckpointSaver::save(const Progress& progress) {
@@ -121,7 +120,7 @@ std::string CheckpointSaver::save(const Progress& progress) {
   try {
     write(progress);
   } catch (...) {
-    if (session_.stage().rank == 0) folder_.drop(progress.steps);
+    if (session_.stage().place.rank == 0) folder_.drop(progress.steps);
     throw;
   }
   saved_step_ = progress.steps;
@@ -130,39 +129,39 @@ std::string CheckpointSaver::save(const Progress& progress) {
 
 // No step has the number 0.
 void CheckpointSaver::try_saving() {
-  const StageState& stage = session_.stage();
+  const stage::Stage& stage = session_.stage();
   share_owner();
   const std::filesystem::path folder = folder_.temporary_of_step(0);
   const auto once = [&](const std::function<void()>& work) {
-    work_in_rounds(*stage.world, session_.store().device(), [&] { return work(), false; }).check();
+    work_in_rounds(stage.groups.world(), session_.store().device(), [&] { return work(), false; }).check();
   };
   try {
     once([&] {
-      if (stage.rank == 0) folder_.begin(0);
+      if (stage.place.rank == 0) folder_.begin(0);
     });
     once([&] {
       check_shared(folder);
-      const data::OutputFile file((folder / checkpoint::shard_name(stage.rank, stage.world->size())).string());
+      const data::OutputFile file((folder / shard_name(stage.place.rank, stage.groups.world().size())).string());
     });
   } catch (...) {
-    if (stage.rank == 0) folder_.drop(0);
+    if (stage.place.rank == 0) folder_.drop(0);
     throw;
   }
-  if (stage.rank == 0) folder_.drop(0);
+  if (stage.place.rank == 0) folder_.drop(0);
 }
 
 void CheckpointSaver::check_shared(const std::filesystem::path& folder) const {
   if (!is_seen(folder))
     throw UserError(
         "{}: rank {} does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share",
-        folder.string(), session_.stage().rank);
+        folder.string(), session_.stage().place.rank);
 }
 
 void CheckpointSaver::share_owner() {
   if (std::exchange(has_owner_, true)) return;
-  const bool leader = session_.stage().rank == 0;
-  const checkpoint::Owner mine = leader ? folder_.owner() : checkpoint::Owner{};
-  folder_.set_owner(gather_values(*session_.stage().world, session_.store().device(), mine).front());
+  const bool leader = session_.stage().place.rank == 0;
+  const Owner mine = leader ? folder_.owner() : Owner{};
+  folder_.set_owner(group::gather_values(session_.stage().groups.world(), session_.store().device(), mine).front());
 }
 
 void CheckpointSaver::take_loss(double loss, const std::string& what) {
@@ -174,8 +173,8 @@ void CheckpointSaver::take_loss(double loss, const std::string& what) {
   unproven_ = false;
   disproven_by_.clear();
   if (config_.checkpoint.keep != 1) return;  // with a larger `keep`, save() has removed the older ones
-  work_in_rounds(*session_.stage().world, session_.store().device(), [&] {
-    if (session_.stage().rank == 0) folder_.retain(saved_step_, 1, 0);
+  work_in_rounds(session_.stage().groups.world(), session_.store().device(), [&] {
+    if (session_.stage().place.rank == 0) folder_.retain(saved_step_, 1, 0);
     return false;
   }).check();
 }
@@ -184,7 +183,7 @@ void CheckpointSaver::mark_if_disproven() noexcept {
   if (!unproven_ || disproven_by_.empty()) return;
   unproven_ = false;
   const std::string what = std::exchange(disproven_by_, "");
-  if (session_.stage().rank != 0) return;
+  if (session_.stage().place.rank != 0) return;
   const std::string folder = folder_.of_step(saved_step_).string();
   try {
     folder_.mark_not_finite(saved_step_, what);
@@ -202,8 +201,8 @@ void CheckpointSaver::mark_if_disproven() noexcept {
 // name.
 void CheckpointSaver::write(const Progress& progress) {
   const c10::NoGradGuard no_grad;
-  const StageState& stage = session_.stage();
-  Group& world = *stage.world;
+  const stage::Stage& stage = session_.stage();
+  Group& world = stage.groups.world();
   const at::Device device = session_.store().device();
   const std::filesystem::path folder = folder_.temporary_of_step(progress.steps);
   const auto once = [&](const std::function<void()>& work) {
@@ -211,12 +210,12 @@ void CheckpointSaver::write(const Progress& progress) {
   };
 
   once([&] {
-    if (stage.rank == 0) folder_.begin(progress.steps);
+    if (stage.place.rank == 0) folder_.begin(progress.steps);
   });
-  std::vector<checkpoint::MeasuredState> states;
+  std::vector<MeasuredState> states;
   once([&] {
     check_shared(folder);
-    states = measure_plugins(plugins_, stage.rank);
+    states = measure_plugins(plugins_, stage.place.rank);
   });
   const std::vector<bool> alike = alike_on_all_ranks(states, world, device);
   std::optional<PluginFiles> plugins;
@@ -225,65 +224,66 @@ void CheckpointSaver::write(const Progress& progress) {
     if (!plugins) plugins.emplace(folder, plugins_, stage, states, alike);
     if (!shard) {
       if (!plugins->advance())
-        shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
-                      pending().has_value(), stage.local ? &*stage.local : nullptr, progress.steps);
+        shard.emplace(folder, shard_name(stage.place.rank, world.size()), stage.updates.state(), pending().has_value(),
+                      stage.updates.local() ? &*stage.updates.local() : nullptr, progress.steps);
       return true;
     }
     return shard->advance(written_round_bytes);
   }).check();
 
-  const checkpoint::SavedFile mine = shard->saved(), own = plugins->own();
-  const std::vector<Written> all = gather_values(world, device,
-                                                 Written{mine.bytes, mine.checksum, own.bytes, own.checksum,
-                                                         std::ssize(shard->header()), std::ssize(shard->not_finite())});
+  const SavedFile mine = shard->saved(), own = plugins->own();
+  const std::vector<Written> all =
+      group::gather_values(world, device,
+                           Written{mine.bytes, mine.checksum, own.bytes, own.checksum, std::ssize(shard->header()),
+                                   std::ssize(shard->not_finite())});
   const Gathered gathered = gather_headers(world, device, all, *shard);
-  checkpoint::TrainingCheckpoint saved;
+  TrainingCheckpoint saved;
   once([&] {
-    if (stage.rank > 0) return;
+    if (stage.place.rank > 0) return;
     saved = describe(progress);
     if (saved.is_finite()) saved.not_finite = gathered.not_finite;
-    std::vector<checkpoint::SafetensorsFile> shards;
+    std::vector<SafetensorsFile> shards;
     for (int rank = 0; rank < world.size(); ++rank) {
       const Written& theirs = all[static_cast<std::size_t>(rank)];
-      const std::string name = checkpoint::shard_name(rank, world.size());
+      const std::string name = shard_name(rank, world.size());
       saved.files.push_back({name, theirs.shard_bytes, theirs.shard_checksum});
       shards.emplace_back((folder / name).string(), gathered.headers[static_cast<std::size_t>(rank)],
                           theirs.shard_bytes);
     }
     for (int rank = 0; rank < world.size(); ++rank)
       if (const Written& theirs = all[static_cast<std::size_t>(rank)]; theirs.own_bytes > 0)
-        saved.files.push_back({checkpoint::rank_file_name(rank, world.size()), theirs.own_bytes, theirs.own_checksum});
+        saved.files.push_back({rank_file_name(rank, world.size()), theirs.own_bytes, theirs.own_checksum});
     saved.files.push_back(plugins->shared());
     try {  // every element once: a partitioner that counts some twice or never is found out while an earlier checkpoint
            // is there
-      saved.files.push_back(checkpoint::RangeIndex(folder, shards, saved.parameters).save());
-    } catch (const checkpoint::DamagedCheckpoint& error) {
-      throw Bug("{} does not own every element once: {}", stage.partitioner.name, error.what());
+      saved.files.push_back(RangeIndex(folder, shards, saved.parameters).save());
+    } catch (const DamagedCheckpoint& error) {
+      throw Bug("{} does not own every element once: {}", stage.plugins.partitioner.name, error.what());
     }
   });
 
-  std::vector<checkpoint::SavedFile> written{mine};
+  std::vector<SavedFile> written{mine};
   if (own.bytes > 0) written.push_back(own);
-  if (stage.rank == 0) written.insert(written.end(), saved.files.end() - 2, saved.files.end());
-  checkpoint::Verification verification(folder, std::move(written));
+  if (stage.place.rank == 0) written.insert(written.end(), saved.files.end() - 2, saved.files.end());
+  Verification verification(folder, std::move(written));
   work_in_rounds(world, device, [&] {
     try {
       return verification.advance(written_round_bytes);
-    } catch (const checkpoint::DamagedCheckpoint& error) {
+    } catch (const DamagedCheckpoint& error) {
       throw EnvironmentError("{}: the disk does not give back what was written a moment ago; earlier checkpoints stay",
                              error.what());
     }
   }).check();
   once([&] {
-    if (stage.rank == 0) finish(saved);
+    if (stage.place.rank == 0) finish(saved);
   });
   // All ranks alike: whether the next loss matters.
-  unproven_ = reduce_numbers(world, device, {stage.rank == 0 && saved.is_finite() ? 1 : 0}).front() > 0;
+  unproven_ = group::reduce_numbers(world, device, {stage.place.rank == 0 && saved.is_finite() ? 1 : 0}).front() > 0;
   disproven_by_.clear();
 }
 
-checkpoint::TrainingCheckpoint CheckpointSaver::describe(const Progress& progress) const {
-  checkpoint::TrainingCheckpoint saved;
+TrainingCheckpoint CheckpointSaver::describe(const Progress& progress) const {
+  TrainingCheckpoint saved;
   saved.step = progress.steps;
   saved.updates = progress.updates;
   saved.optimizer_updates = progress.optimizer_updates;
@@ -294,17 +294,17 @@ checkpoint::TrainingCheckpoint CheckpointSaver::describe(const Progress& progres
   saved.layout = saved_layout(config_);
   saved.model_config = content_.model_config;
   for (const auto& [path, value] : saved_settings(config_)) saved.config.emplace_back(path, config::to_text(value));
-  saved.parameters = saved_parameters(session_.stage().model_layers);
-  const Optimizer& optimizer = *session_.stage().optimizer;
+  saved.parameters = saved_parameters(session_.stage().layers.model());
+  const Optimizer& optimizer = *session_.stage().plugins.optimizer;
   std::map<std::string, const ParameterInfo*> trained;
-  for (const LayerInfo& layer : session_.stage().model_layers)
+  for (const LayerInfo& layer : session_.stage().layers.model())
     for (const ParameterInfo& parameter : layer.parameters)
       if (parameter.trainable) trained.emplace(parameter.name, &parameter);
-  for (checkpoint::SavedParameter& parameter : saved.parameters) {
+  for (SavedParameter& parameter : saved.parameters) {
     const auto info = trained.find(parameter.name);
     if (info == trained.end()) continue;
     for (const StateTensor& state : optimizer.state(PieceInfo::whole(*info->second)))
-      for (const std::string& name : saved_names(state.name, session_.stage().local)) {
+      for (const std::string& name : saved_names(state.name, session_.stage().updates.local())) {
         if (state.whole > 0) parameter.whole_states[name] = state.whole;
         if (state.block > 1) parameter.block_states[name] = state.block;
       }
@@ -313,13 +313,13 @@ checkpoint::TrainingCheckpoint CheckpointSaver::describe(const Progress& progres
 }
 
 // On rank 0.
-void CheckpointSaver::finish(const checkpoint::TrainingCheckpoint& saved) {
+void CheckpointSaver::finish(const TrainingCheckpoint& saved) {
   const std::filesystem::path folder = folder_.temporary_of_step(saved.step);
-  checkpoint::write_saved(folder, checkpoint::checkpoint_file_name, saved.text());
-  data::forget_cached((folder / checkpoint::checkpoint_file_name).string());
+  write_saved(folder, checkpoint_file_name, saved.text());
+  data::forget_cached((folder / checkpoint_file_name).string());
   try {
-    checkpoint::TrainingCheckpoint::read(folder);
-  } catch (const checkpoint::DamagedCheckpoint& error) {
+    TrainingCheckpoint::read(folder);
+  } catch (const DamagedCheckpoint& error) {
     throw EnvironmentError("{}: the disk does not give back what was written a moment ago; earlier checkpoints stay",
                            error.what());
   }
@@ -337,4 +337,4 @@ void CheckpointSaver::finish(const checkpoint::TrainingCheckpoint& saved) {
                     : "no checkpoint before it is there");
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

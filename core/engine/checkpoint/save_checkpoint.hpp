@@ -8,20 +8,20 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "config/run_config.hpp"
-#include "step/plugin_set.hpp"
+#include "stage/plugin_set.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 // Constant content of a run's checkpoints.
 struct CheckpointContent {
   std::string model_config;  // config.json that the model's sizes came from, or empty
-  checkpoint::RunData data;
+  RunData data;
 };
 
 // Returns the model's parameters for checkpoints: a tied one once, under its first name.
-std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers);
-checkpoint::SavedLayout saved_layout(const config::RunConfig& config);
+std::vector<SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers);
+SavedLayout saved_layout(const config::RunConfig& config);
 // Returns the run's config for checkpoints: plugins by name, without the paths of their libraries.
 std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const config::RunConfig& config);
 
@@ -39,8 +39,8 @@ struct Progress {
 class CheckpointSaver {
  public:
   // Takes references that must outlive it. `folder` is locked on rank 0.
-  CheckpointSaver(const config::RunConfig& config, Session& session, const PluginSet& plugins,
-                  checkpoint::CheckpointFolder& folder, CheckpointContent content)
+  CheckpointSaver(const config::RunConfig& config, step::Session& session, const stage::PluginSet& plugins,
+                  CheckpointFolder& folder, CheckpointContent content)
       : config_(config), session_(session), plugins_(plugins), folder_(folder), content_(std::move(content)) {}
 
   // Saves the state as a whole or not at all; does nothing for a step that this run has saved already. Returns its
@@ -66,14 +66,14 @@ class CheckpointSaver {
   void write(const Progress& progress);
   void share_owner();
   // Returns the pending update of the kept gradients; empty if there is none.
-  std::optional<checkpoint::PendingUpdate> pending() const;
-  checkpoint::TrainingCheckpoint describe(const Progress& progress) const;
-  void finish(const checkpoint::TrainingCheckpoint& saved);
+  std::optional<PendingUpdate> pending() const;
+  TrainingCheckpoint describe(const Progress& progress) const;
+  void finish(const TrainingCheckpoint& saved);
 
   const config::RunConfig& config_;
-  Session& session_;
-  const PluginSet& plugins_;
-  checkpoint::CheckpointFolder& folder_;
+  step::Session& session_;
+  const stage::PluginSet& plugins_;
+  CheckpointFolder& folder_;
   CheckpointContent content_;
   bool has_owner_ = false;
   std::int64_t saved_step_ = -1;
@@ -81,4 +81,4 @@ class CheckpointSaver {
   std::string disproven_by_;  // first loss since the last checkpoint, if not finite
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

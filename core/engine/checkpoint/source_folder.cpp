@@ -91,7 +91,7 @@ std::string SourceFolder::copy_into(const fs::path& destination) const {
   }
   if (left.empty()) return "";
   return place +
-         ": not copied to the export, as they cannot be read or are larger than 256 MiB: " + config::first_of(left, 3);
+         ": not copied to the export, as they cannot be read or are larger than 256 MiB: " + text::first_of(left, 3);
 }
 
 }  // namespace strata::checkpoint

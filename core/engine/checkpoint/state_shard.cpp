@@ -6,7 +6,7 @@
 
 #include "checkpoint/finite.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 namespace {
 
@@ -19,7 +19,7 @@ std::string name_of_group(const std::string& state, int group) {
   return format("{} of group {}", state, group);
 }
 
-std::vector<std::string> saved_names(const std::string& state, const std::optional<LocalTraining>& local) {
+std::vector<std::string> saved_names(const std::string& state, const std::optional<stage::LocalTraining>& local) {
   if (!local) return {state};
   std::vector<std::string> names;
   for (int group = 0; group < local->groups(); ++group) names.push_back(name_of_group(state, group));
@@ -27,7 +27,7 @@ std::vector<std::string> saved_names(const std::string& state, const std::option
 }
 
 StateShard::StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
-                       bool pending, const LocalTraining* local, std::int64_t steps)
+                       bool pending, const stage::LocalTraining* local, std::int64_t steps)
     : name_(name), buffers_(state.buffers()) {
   Specs specs;
   const auto add_range = [&](const state::OptimizerState::Entry& entry, const std::string& what, const BufferRange& all,
@@ -44,7 +44,7 @@ StateShard::StateShard(const std::filesystem::path& folder, const std::string& n
       const auto add_counted = [&](const std::string& what, const BufferRange& all) {
         add_range(entry, what, all, entry.counted_begin, entry.counted_end);
       };
-      add_counted(checkpoint::master_state, entry.weights());
+      add_counted(master_state, entry.weights());
       if (local_entry) add_counted(outer_momentum, entry.outer_momentum);
       if (pending && entry.trainable) add_counted(state::OptimizerState::kept_gradient, entry.kept);
       if (!local_entry)
@@ -54,7 +54,7 @@ StateShard::StateShard(const std::filesystem::path& folder, const std::string& n
     const auto of_group = [&](const std::string& one) { return name_of_group(one, local->group()); };
     add_states(specs, entry, entry.group_begin, entry.group_end, of_group);
     if (!local->is_due(steps, entry.flat->info().id))
-      add_range(entry, of_group(checkpoint::master_state), entry.master, entry.group_begin, entry.group_end);
+      add_range(entry, of_group(master_state), entry.master, entry.group_begin, entry.group_end);
   }
   writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
 }
@@ -78,8 +78,8 @@ void StateShard::add_states(Specs& specs, const state::OptimizerState::Entry& en
   }
 }
 
-void StateShard::add(Specs& specs, const checkpoint::RangeName& range, const BufferRange& values) {
-  const std::string name = checkpoint::format_range_name(range);
+void StateShard::add(Specs& specs, const RangeName& range, const BufferRange& values) {
+  const std::string name = format_range_name(range);
   specs.push_back({name, buffers_.dtype(values), {values.elements}});
   values_.emplace(name, values);
 }
@@ -91,9 +91,9 @@ bool StateShard::advance(std::int64_t bytes) {
     const auto width = static_cast<std::int64_t>(c10::elementSize(buffers_.dtype(values)));
     const std::int64_t some_bytes = std::min(bytes, chunk_bytes);
     const std::int64_t count = std::min(values.elements - element_, std::max<std::int64_t>(some_bytes / width, 1));
-    buffers_.with({values.buffer, values.begin + element_, count}, state::Access::Read, [&](const at::Tensor& some) {
-      if (not_finite_.empty() && !checkpoint::is_finite(some)) {
-        const checkpoint::RangeName name = checkpoint::parse_range_name(order[tensor_]).value();
+    buffers_.with({values.buffer, values.begin + element_, count}, memory::Access::Read, [&](const at::Tensor& some) {
+      if (not_finite_.empty() && !is_finite(some)) {
+        const RangeName name = parse_range_name(order[tensor_]).value();
         not_finite_ = "the " + name.state + " of " + name.parameter;
       }
       writer_->write_range(order[tensor_], element_, some);
@@ -117,15 +117,14 @@ namespace {
 // Reads ranges of one entry, and counts the bytes.
 class EntryReader {
  public:
-  EntryReader(const checkpoint::RangeSource& source, const state::OptimizerState& state,
-              const state::OptimizerState::Entry& entry)
+  EntryReader(const RangeSource& source, const state::OptimizerState& state, const state::OptimizerState::Entry& entry)
       : source_(source), state_(state), entry_(entry) {}
 
   void read(const std::string& name, std::int64_t begin, const BufferRange& to) {
     const auto width = static_cast<std::int64_t>(c10::elementSize(state_.buffers().dtype(to)));
     for (std::int64_t at = 0; at < to.elements; at += chunk_bytes / width) {
       const std::int64_t count = std::min(chunk_bytes / width, to.elements - at);
-      state_.buffers().with({to.buffer, to.begin + at, count}, state::Access::Write, [&](const at::Tensor& values) {
+      state_.buffers().with({to.buffer, to.begin + at, count}, memory::Access::Write, [&](const at::Tensor& values) {
         source_.read(entry_.piece.info.parameter, name, begin + at, begin + at + count, values);
         bytes_ += values.nbytes();
       });
@@ -140,7 +139,7 @@ class EntryReader {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  const checkpoint::RangeSource& source_;
+  const RangeSource& source_;
   const state::OptimizerState& state_;
   const state::OptimizerState::Entry& entry_;
   std::uint64_t bytes_ = 0;
@@ -148,10 +147,10 @@ class EntryReader {
 
 }  // namespace
 
-std::uint64_t read_entry(const checkpoint::RangeSource& source, state::OptimizerState& state,
-                         const state::OptimizerState::Entry& entry, bool pending, const LocalTraining* local) {
+std::uint64_t read_entry(const RangeSource& source, state::OptimizerState& state,
+                         const state::OptimizerState::Entry& entry, bool pending, const stage::LocalTraining* local) {
   EntryReader reader(source, state, entry);
-  reader.read_runs(checkpoint::master_state, entry.weights());
+  reader.read_runs(master_state, entry.weights());
   state.start_at_weights(entry);
   if (local != nullptr && entry.trainable) reader.read_runs(outer_momentum, entry.outer_momentum);
   for (std::size_t i = 0; i < entry.states.size(); ++i) {
@@ -167,9 +166,9 @@ std::uint64_t read_entry(const checkpoint::RangeSource& source, state::Optimizer
   return reader.bytes();
 }
 
-std::uint64_t read_master_of_group(const checkpoint::RangeSource& source, state::OptimizerState& state,
-                                   const state::OptimizerState::Entry& entry, const LocalTraining& local) {
-  const std::string name = name_of_group(checkpoint::master_state, local.group());
+std::uint64_t read_master_of_group(const RangeSource& source, state::OptimizerState& state,
+                                   const state::OptimizerState::Entry& entry, const stage::LocalTraining& local) {
+  const std::string name = name_of_group(master_state, local.group());
   const std::vector<std::string> there = source.states(entry.piece.info.parameter);
   if (std::ranges::find(there, name) == there.end()) return 0;
   EntryReader reader(source, state, entry);
@@ -178,4 +177,4 @@ std::uint64_t read_master_of_group(const checkpoint::RangeSource& source, state:
   return reader.bytes();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

@@ -25,13 +25,13 @@
 #include "state/initial_values.hpp"
 #include "text/json.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
-checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers) {
+NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers) {
   const CheckpointNames names = model.checkpoint_names();
   std::map<std::string, std::vector<std::string>> external;
   for (const auto& [canonical, other] : names.names) external[canonical].push_back(other);
-  checkpoint::NameMap map;
+  NameMap map;
   map.ignored = names.ignored;
   map.transposed = names.transposed;
   std::set<std::string> ties;
@@ -49,7 +49,7 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
   return map;
 }
 
-ValueSource initial_values(std::uint64_t seed) {
+step::ValueSource initial_values(std::uint64_t seed) {
   return [seed](const ParameterInfo& parameter, std::int64_t begin, std::int64_t, const at::Tensor& destination) {
     state::fill_initial_values(destination, parameter, begin, seed);
   };
@@ -58,63 +58,63 @@ ValueSource initial_values(std::uint64_t seed) {
 SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint)
     : path_(checkpoint.empty() ? init : checkpoint) {
   if (checkpoint.empty()) {
-    folder_ = std::make_shared<const checkpoint::HuggingFaceFolder>(init);
+    folder_ = std::make_shared<const HuggingFaceFolder>(init);
     return;
   }
-  checkpoint_ = std::make_shared<const checkpoint::TrainingCheckpoint>(checkpoint::read_latest(checkpoint));
+  checkpoint_ = std::make_shared<const TrainingCheckpoint>(read_latest(checkpoint));
 }
 
 const std::string& SavedWeights::model_config() const {
   return folder_ ? folder_->config_text() : checkpoint_->model_config;
 }
 
-ModelSource SavedWeights::as_source() const {
+stage::ModelSource SavedWeights::as_source() const {
   return {model_config(), [this](const Model& model, const std::vector<LayerInfo>& layers) { reader(model, layers); }};
 }
 
 std::uint64_t SavedWeights::content() const {
-  return folder_ ? checkpoint::content_of(*folder_) : checkpoint::content_of(*checkpoint_);
+  return folder_ ? content_of(*folder_) : content_of(*checkpoint_);
 }
 
-void SavedWeights::verify(Session& session) const {
+void SavedWeights::verify(step::Session& session) const {
   if (!checkpoint_) return;
-  Group& world = *session.stage().world;
-  checkpoint::Verification verification(*checkpoint_, world.rank(), world.size());
+  Group& world = session.stage().groups.world();
+  Verification verification(*checkpoint_, world.rank(), world.size());
   constexpr std::uint64_t round_bytes = std::uint64_t{64} << 20;
   work_in_rounds(world, session.store().device(), [&] { return verification.advance(round_bytes); }).check();
 }
 
-void SavedWeights::check_finite(Session& session) const {
-  work_in_rounds(*session.stage().world, session.store().device(), [&] {
+void SavedWeights::check_finite(step::Session& session) const {
+  work_in_rounds(session.stage().groups.world(), session.store().device(), [&] {
     if (not_finite_->empty()) return false;
-    throw UserError(*not_finite_ + checkpoint::not_finite_remedy);
+    throw UserError(*not_finite_ + not_finite_remedy);
   }).check();
 }
 
 SavedWeights::Reader SavedWeights::reader(const Model& model, const std::vector<LayerInfo>& layers) const {
   if (folder_) {
-    const auto ranges = std::make_shared<const checkpoint::RangeReader>(folder_, name_map(model, layers));
+    const auto ranges = std::make_shared<const RangeReader>(folder_, name_map(model, layers));
     return {[ranges](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end,
                      const at::Tensor& destination) { ranges->fill(parameter.name, begin, end, destination); },
             [ranges](const std::string& parameter) { return ranges->origin(parameter); }};
   }
   check_model(*checkpoint_, layers);
   const auto ranges =
-      std::make_shared<const checkpoint::RangeSource>(checkpoint_->folder, checkpoint_->files, checkpoint_->parameters);
+      std::make_shared<const RangeSource>(checkpoint_->folder, checkpoint_->files, checkpoint_->parameters);
   return {
       [ranges](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
-        ranges->read(parameter.name, checkpoint::master_state, begin, end, destination);
+        ranges->read(parameter.name, master_state, begin, end, destination);
       },
       [folder = checkpoint_->folder.string()](const std::string& parameter) {
         return folder + ": parameter " + parameter;
       }};
 }
 
-ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
+step::ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
   return [reader = reader(model, layers), found = not_finite_](const ParameterInfo& parameter, std::int64_t begin,
                                                                std::int64_t end, const at::Tensor& destination) {
     reader.values(parameter, begin, end, destination);
-    if (found->empty()) *found = checkpoint::not_finite_text(destination, begin, reader.origin(parameter.name));
+    if (found->empty()) *found = not_finite_text(destination, begin, reader.origin(parameter.name));
   };
 }
 
@@ -131,11 +131,11 @@ struct Part {
   BufferRange values;
 };
 
-std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
+std::vector<Part> own_parts(step::Session& session, const NameMap& map) {
   std::map<std::string, std::int64_t> index;
   for (std::size_t i = 0; i < map.entries.size(); ++i) index[map.entries[i].canonical] = static_cast<std::int64_t>(i);
   std::vector<Part> parts;
-  for (const state::OptimizerState::Entry& entry : session.stage().optimizer_state->entries()) {
+  for (const state::OptimizerState::Entry& entry : session.stage().updates.state().entries()) {
     if (entry.counted_begin == entry.counted_end) continue;
     const std::int64_t begin = entry.piece.info.begin;
     parts.push_back({index.at(entry.piece.info.parameter), entry.span->tensor_rank, begin + entry.counted_begin,
@@ -153,17 +153,17 @@ void for_each_chunk(const std::vector<Part>& parts,
 }
 
 // As fp32 on `device`.
-at::Tensor chunk_of(const state::Buffers& buffers, const Part& part, std::int64_t begin, std::int64_t length,
+at::Tensor chunk_of(const memory::Buffers& buffers, const Part& part, std::int64_t begin, std::int64_t length,
                     at::Device device) {
   at::Tensor chunk;
-  buffers.with({part.values.buffer, part.values.begin + begin - part.begin, length}, state::Access::Read,
+  buffers.with({part.values.buffer, part.values.begin + begin - part.begin, length}, memory::Access::Read,
                [&](const at::Tensor& values) {
                  chunk = values.to(at::TensorOptions().dtype(at::kFloat).device(device), false, true);
                });
   return chunk;
 }
 
-void send_parts(Group& world, const state::Buffers& buffers, const std::vector<Part>& parts, at::Device device) {
+void send_parts(Group& world, const memory::Buffers& buffers, const std::vector<Part>& parts, at::Device device) {
   if (parts.empty()) return;
   std::vector<std::int64_t> header;
   for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.tensor_rank, part.begin, part.end});
@@ -188,7 +188,7 @@ std::vector<Part> receive_parts(Group& world, int rank, std::int64_t count, cons
 
 // On rank 0: calls `take` for all ranks' parts, some elements from `begin` on at a time. `parts`: its own; `counts`: of
 // how many parts each rank has.
-void for_each_part(Group& world, const state::Buffers& buffers, const std::vector<Part>& parts,
+void for_each_part(Group& world, const memory::Buffers& buffers, const std::vector<Part>& parts,
                    const std::vector<std::int64_t>& counts, const at::TensorOptions& integers,
                    const std::function<void(const Part& part, std::int64_t begin, const at::Tensor& values)>& take) {
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -233,39 +233,37 @@ at::ScalarType export_type(const std::string& name, const std::string& model_con
   throw UserError("the config.json that the run's weights came with names no dtype{}", advice);
 }
 
-std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,
-                                                                const checkpoint::NameMap& names, at::ScalarType dtype,
-                                                                const checkpoint::SourceFolder& source) {
+std::unique_ptr<HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model, const NameMap& names,
+                                                    at::ScalarType dtype, const SourceFolder& source) {
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
-  std::vector<checkpoint::TensorSpec> specs;
-  for (const checkpoint::NameMapEntry& entry : names.entries)
-    specs.push_back({entry.external.front(), dtype, entry.shape});
-  auto exporter = std::make_unique<checkpoint::HuggingFaceExporter>(folder, model.hugging_face_config(dtype),
-                                                                    std::move(specs), shard_bytes, names.transposed);
+  std::vector<TensorSpec> specs;
+  for (const NameMapEntry& entry : names.entries) specs.push_back({entry.external.front(), dtype, entry.shape});
+  auto exporter = std::make_unique<HuggingFaceExporter>(folder, model.hugging_face_config(dtype), std::move(specs),
+                                                        shard_bytes, names.transposed);
   const std::string lost = exporter->take_along(source);
   if (!lost.empty()) spdlog::warn("{}", lost);
   return exporter;
 }
 
-void try_export(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype) {
-  Group& world = *session.stage().world;
+void try_export(step::Session& session, const Model& model, const std::string& folder, at::ScalarType dtype) {
+  Group& world = session.stage().groups.world();
   work_in_rounds(world, session.store().device(), [&] {
-    name_map(model, session.stage().model_layers);
+    name_map(model, session.stage().layers.model());
     const std::string config_text = model.hugging_face_config(dtype);
-    if (world.rank() == 0) checkpoint::check_export_folder(folder, &config_text);
+    if (world.rank() == 0) check_export_folder(folder, &config_text);
     return false;
   }).check();
 }
 
-void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
-                    const checkpoint::SourceFolder& source) {
+void export_weights(step::Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
+                    const SourceFolder& source) {
   const c10::NoGradGuard no_grad;
-  const StageState& stage = session.stage();
-  const checkpoint::NameMap map = name_map(model, stage.model_layers);
+  const stage::Stage& stage = session.stage();
+  const NameMap map = name_map(model, stage.layers.model());
   const std::vector<Part> parts = own_parts(session, map);
   const at::Device device = session.store().device();
   const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(device);
-  Group& world = *stage.world;
+  Group& world = stage.groups.world();
 
   // Rank 0 writes; where it cannot, all ranks say so.
   const auto rank_0_does = [&](const std::function<void()>& work) {
@@ -274,18 +272,19 @@ void export_weights(Session& session, const Model& model, const std::string& fol
       return false;
     }).check();
   };
-  std::unique_ptr<checkpoint::HuggingFaceExporter> exporter;
+  std::unique_ptr<HuggingFaceExporter> exporter;
   rank_0_does([&] { exporter = weights_folder(folder, model, map, dtype, source); });
-  const std::vector<std::int64_t> counts = gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
+  const std::vector<std::int64_t> counts =
+      group::gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
   std::exception_ptr failure;  // after one the rest is received nevertheless, as it is sent
   if (world.rank() != 0) {
-    send_parts(world, *stage.buffers, parts, device);
+    send_parts(world, stage.values.buffers(), parts, device);
   } else {
     std::vector<ParameterCut> cuts;
-    for (const checkpoint::NameMapEntry& entry : map.entries)
+    for (const NameMapEntry& entry : map.entries)
       cuts.emplace_back(ParameterInfo{.name = entry.canonical, .shape = entry.shape, .split = entry.split},
                         session.mesh().size(Axis::Tensor));
-    for_each_part(world, *stage.buffers, parts, counts, integers,
+    for_each_part(world, stage.values.buffers(), parts, counts, integers,
                   [&](const Part& part, std::int64_t begin, const at::Tensor& values) {
                     const auto parameter = static_cast<std::size_t>(part.parameter);
                     const ParameterCut& cut = cuts.at(parameter);
@@ -307,4 +306,4 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   });
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

@@ -9,13 +9,13 @@
 #include "checkpoint/training_checkpoint.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::checkpoint {
 
 // Returns the model's parameters and their names in Hugging Face files; a tied one once, under its first name.
-checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers);
+NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers);
 
 // Returns random initial values: see state/initial_values.hpp.
-ValueSource initial_values(std::uint64_t seed);
+step::ValueSource initial_values(std::uint64_t seed);
 
 // Weights from a Hugging Face folder or from a training checkpoint. [any rank]
 class SavedWeights {
@@ -28,28 +28,28 @@ class SavedWeights {
   const std::string& model_config() const;
   const std::string& path() const { return path_; }  // path of the folder
   // Returns the source for a session, to be outlived by this. Its check throws UserError for another model's weights.
-  ModelSource as_source() const;
+  stage::ModelSource as_source() const;
   // Returns the fingerprint, see checkpoint/content.hpp. Blocks. Throws EnvironmentError.
   std::uint64_t content() const;
   // Verifies a checkpoint's files, each rank a share. Throws checkpoint::DamagedCheckpoint. [collective]
-  void verify(Session& session) const;
+  void verify(step::Session& session) const;
   // Returns the values. Throws UserError for another model's weights.
-  ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
+  step::ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
   // Checks the values of all ranks, after each has read its own from source(). Throws UserError that names a parameter
   // with NaN or infinity. [collective]
-  void check_finite(Session& session) const;
+  void check_finite(step::Session& session) const;
 
  private:
   struct Reader {
-    ValueSource values;
+    step::ValueSource values;
     std::function<std::string(const std::string&)> origin;  // file or folder of a parameter, and its name there
   };
   Reader reader(const Model& model, const std::vector<LayerInfo>& layers) const;
 
   std::string path_;
   std::shared_ptr<std::string> not_finite_ = std::make_shared<std::string>();  // name of the first such parameter
-  std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
-  std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of folder_ and checkpoint_ is set
+  std::shared_ptr<const HuggingFaceFolder> folder_;
+  std::shared_ptr<const TrainingCheckpoint> checkpoint_;  // one of folder_ and checkpoint_ is set
 };
 
 // Returns the type of exported weights: float32, bfloat16, float16, or source, the type in `model_config`, the source
@@ -58,18 +58,17 @@ at::ScalarType export_type(const std::string& name, const std::string& model_con
 
 // Starts an export of the model's weights, in type `dtype`, without values. Copies the other files of `source`, and
 // warns of lost ones. Throws UserError.
-std::unique_ptr<checkpoint::HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model,
-                                                                const checkpoint::NameMap& names, at::ScalarType dtype,
-                                                                const checkpoint::SourceFolder& source);
+std::unique_ptr<HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model, const NameMap& names,
+                                                    at::ScalarType dtype, const SourceFolder& source);
 
 // Checks that export_weights() can write this model to the folder. Throws UserError and EnvironmentError, on all ranks.
 // [collective] over the run
-void try_export(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype);
+void try_export(step::Session& session, const Model& model, const std::string& folder, at::ScalarType dtype);
 
 // Writes the master weights as a folder that Hugging Face libraries open. Rank after rank sends its slices to rank 0,
 // which writes ranges as they arrive: no rank holds the model. Throws UserError that names a tensor with NaN or
 // infinity, and then leaves no files. [collective] over the run; blocks the host.
-void export_weights(Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
-                    const checkpoint::SourceFolder& source);
+void export_weights(step::Session& session, const Model& model, const std::string& folder, at::ScalarType dtype,
+                    const SourceFolder& source);
 
-}  // namespace strata::runtime
+}  // namespace strata::checkpoint

@@ -11,7 +11,7 @@ namespace {
 
 [[noreturn]] void unknown(const Entry& entry, const std::string& path, const std::string& what,
                           const std::vector<std::string>& known) {
-  throw UserError(entry.place, "{} {}; {}", what, shown(path), suggestion(entry.key, known));
+  throw UserError(entry.place, "{} {}; {}", what, shown(path), text::suggestion(entry.key, known));
 }
 
 void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {

@@ -58,7 +58,7 @@ ParameterRule read_rule(const Node& node, const std::string& path, const Learnin
   for (const Entry& entry : node.entries)
     if (std::find(known_keys.begin(), known_keys.end(), entry.key) == known_keys.end())
       throw UserError(entry.place, "unknown key {}; {}", shown(path + "." + entry.key),
-                      suggestion(entry.key, known_keys));
+                      text::suggestion(entry.key, known_keys));
   ParameterRule rule;
   rule.path = path;
   rule.place = node.place;

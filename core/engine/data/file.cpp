@@ -68,7 +68,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::fail(const char* action, int error, std::uint64_t bytes) const {
-  throw EnvironmentError("{}: {} {} failed: {}", path_, action, config::format_bytes(static_cast<std::int64_t>(bytes)),
+  throw EnvironmentError("{}: {} {} failed: {}", path_, action, text::format_bytes(static_cast<std::int64_t>(bytes)),
                          describe_errno(error));
 }
 

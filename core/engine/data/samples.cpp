@@ -83,7 +83,7 @@ void OrderedSamples::read(std::int64_t position, std::int64_t* tokens, std::uint
                     "behind them; raise train.steps",
                     source_.plugin_name(), own_->count());
   std::fill_n(is_target, seq_len_ + 1, std::uint8_t{1});
-  plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, tokens, is_target); });
+  plugins::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, tokens, is_target); });
 }
 
 }  // namespace strata::data

@@ -9,11 +9,11 @@
 
 namespace strata::data {
 
-using plugin_host::plugin_call;
+using plugins::plugin_call;
 
 TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std::string path)
     : plugin_name_(std::move(plugin_name)), path_(std::move(path)), first_{0} {
-  plugin_call(plugin_name_, "open()", [&] {
+  plugins::plugin_call(plugin_name_, "open()", [&] {
     try {
       set_ = plugin.open(path_);
     } catch (const MissingFile& error) {
@@ -28,7 +28,7 @@ TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std:
 }
 
 std::vector<std::pair<std::string, std::int64_t>> TokenSource::facts() const {
-  return plugin_call(plugin_name_, "facts()", [&] { return set_->facts(); });
+  return plugins::plugin_call(plugin_name_, "facts()", [&] { return set_->facts(); });
 }
 
 std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
@@ -43,7 +43,7 @@ std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
 
 std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& request) const {
   std::unique_ptr<const Samples> order =
-      plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
+      plugins::plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
   if (order != nullptr) {
     if (order->count() < std::max<std::int64_t>(request.samples, 1))
       throw Bug("{}: its own order holds {} samples, and {} were asked for", plugin_name_, order->count(),
@@ -57,14 +57,14 @@ std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& reque
 void TokenSource::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
   strata_check(first >= 0 && count >= 0 && first <= token_count() - count,
                "TokenSource::copy: a range outside the row");
-  plugin_call(plugin_name_, "copy()", [&] { set_->copy(first, count, destination); });
+  plugins::plugin_call(plugin_name_, "copy()", [&] { set_->copy(first, count, destination); });
 }
 
 void TokenSource::copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const {
   strata_check(first >= 0 && count >= 0 && first <= token_count() - count,
                "TokenSource::copy_mask: a range outside the row");
   if (has_mask_)
-    plugin_call(plugin_name_, "copy_mask()", [&] { set_->copy_mask(first, count, is_target); });
+    plugins::plugin_call(plugin_name_, "copy_mask()", [&] { set_->copy_mask(first, count, is_target); });
   else
     std::fill_n(is_target, count, std::uint8_t{1});
 }

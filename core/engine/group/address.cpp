@@ -18,7 +18,7 @@
 
 #include "interface/src/system_error.hpp"
 
-namespace strata::launch {
+namespace strata::group {
 
 namespace {
 
@@ -157,4 +157,4 @@ int ListeningSocket::release() {
   return std::exchange(handle_, -1);
 }
 
-}  // namespace strata::launch
+}  // namespace strata::group

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace strata::launch {
+namespace strata::group {
 
 // Socket address with its port.
 class SocketAddress {
@@ -54,4 +54,4 @@ class ListeningSocket {
   int port_ = 0;
 };
 
-}  // namespace strata::launch
+}  // namespace strata::group

@@ -16,7 +16,7 @@
 #include "group/random_name.hpp"
 #include "group/signals_held_back.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -269,8 +269,8 @@ void Board::publish() {
   {
     const std::lock_guard lock(mutex_);
     ++record_.beat;
-    const Instruction* const instruction = std::get_if<Instruction>(&doing_);
-    record_.doing = instruction == nullptr ? std::get<std::string>(doing_) : to_string(*instruction);
+    const program::Instruction* const instruction = std::get_if<program::Instruction>(&doing_);
+    record_.doing = instruction == nullptr ? std::get<std::string>(doing_) : program::to_string(*instruction);
     record_.since_s = std::chrono::duration<double>(Clock::now() - moved_).count();
     text = to_text(record_);
   }
@@ -376,4 +376,4 @@ void Board::end_operations() {
   for (const auto& [number, end] : watched_) end();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -28,7 +28,7 @@ namespace c10d {
 class Store;
 }
 
-namespace strata::runtime {
+namespace strata::group {
 
 struct BoardPlace {
   c10::intrusive_ptr<c10d::Store> store;  // store; none in a run of one rank
@@ -150,4 +150,4 @@ class Board : public std::enable_shared_from_this<Board> {
   std::thread thread_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

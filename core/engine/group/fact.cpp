@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::string contrast(int rank, const std::string& value, int other_rank, const s
   return format("rank {} has {}, rank {} has {}", rank, value, other_rank, other);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::group {
 
 // A fact that must be equal on all ranks: "data.path", "20000 tokens, content 0123abcd", "/data/train.bin". Ranks
 // compare names and values; `where` is printed beside them and may differ.
@@ -23,4 +23,4 @@ std::string contrast(int rank, const std::string& value, int other_rank, const s
 // ...". Empty if there is none.
 std::string difference(int rank, const std::vector<Fact>& facts, int other_rank, const std::vector<Fact>& others);
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -13,7 +13,7 @@
 #include "plugins/shutdown_watch.hpp"
 #include "text/first_of.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -76,11 +76,11 @@ class BackendGroup final : public CheckedGroup {
     bool ended = false;
     std::string problem = "the operation was aborted";
     try {
-      const plugin_host::WaitForRanks watched;
+      const plugins::WaitForRanks watched;
       const Board::Waiting waiting(board_, call_of(operation), needed_by(operation));
       ended = work.wait(kNoTimeout);
     } catch (const std::exception& error) {
-      problem = plugin_host::first_line(error);
+      problem = plugins::first_line(error);
     }
     add_waited(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     if (!ended) fail(operation, problem);
@@ -164,7 +164,7 @@ Pending BackendGroup::start(const Operation& operation) {
   } catch (const Bug&) {
     throw;
   } catch (const std::exception& error) {
-    fail(operation, plugin_host::first_line(error));
+    fail(operation, plugins::first_line(error));
   }
   return Pending(std::make_unique<BackendWork>(*this, operation, moved, std::move(work)));
 }
@@ -222,7 +222,7 @@ bool goes_through_host(const Communicator& communicator, at::Device device) {
   if (moves(at::kCPU)) return true;
   throw UserError(
       "the communicator moves tensors on {}, but the run's device is {}; choose another communicator or device",
-      config::first_of(types, types.size()), device.str());
+      text::first_of(types, types.size()), device.str());
 }
 
 }  // namespace
@@ -274,4 +274,4 @@ void GroupFactory::stop() {
   for (const std::function<void()>& close : closes_) close();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

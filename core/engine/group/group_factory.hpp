@@ -13,7 +13,7 @@
 #include "group/group_provider.hpp"
 #include "group/run_store.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 struct GroupSettings {
   Communicator* communicator = nullptr;  // may be null in a run of one rank
@@ -50,4 +50,4 @@ class GroupFactory final : public GroupProvider {
 // Returns a group of only this rank: every operation copies input to output or does nothing. [any rank]
 std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank);
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -56,4 +56,4 @@ GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place
   return request_some(mesh, place, spec.name + number, Axis::Data, *mine);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

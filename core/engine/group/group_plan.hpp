@@ -9,7 +9,7 @@
 
 #include "group/group_provider.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Returns the ranks of the mesh that differ from this one only along the axes `along`, in ascending order. The group is
 // called `name`, followed by the indices that its ranks share: "tensor[pipeline=1,data=0]".
@@ -23,4 +23,4 @@ GroupRequest request_some(const MeshShape& mesh, const MeshPlace& place, const s
 // some ranks would never connect.
 GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place, const GroupSpec& spec);
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -10,10 +10,10 @@
 #include "group/fact.hpp"
 #include "program/instruction.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Activity of a rank: an instruction of the program, or a text between programs, "saving a checkpoint".
-using Doing = std::variant<std::string, Instruction>;
+using Doing = std::variant<std::string, program::Instruction>;
 
 // Request for a group of which this rank is a member.
 struct GroupRequest {
@@ -43,4 +43,4 @@ class GroupProvider {
   virtual void stop() {}
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

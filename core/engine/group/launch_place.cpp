@@ -7,7 +7,7 @@
 
 #include "group/address.hpp"
 
-namespace strata::launch {
+namespace strata::group {
 
 namespace {
 
@@ -175,4 +175,4 @@ void check_reachable(const LaunchPlace& place, const std::string& interface_addr
       place.store_address, here);
 }
 
-}  // namespace strata::launch
+}  // namespace strata::group

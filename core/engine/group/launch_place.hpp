@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace strata::launch {
+namespace strata::group {
 
 enum class Launcher { None, Torchrun, OpenMpi, Slurm };  // None: a single process
 const char* name_of(Launcher launcher);                  // returns "one process", "torchrun", "Open MPI", "Slurm"
@@ -41,4 +41,4 @@ LaunchPlace read_environment(const Environment& environment = process_environmen
 // Returns the first name in a Slurm host list: "node07" of "node[07-09,12],login1". Throws UserError if malformed.
 std::string first_host(const std::string& host_list);
 
-}  // namespace strata::launch
+}  // namespace strata::group

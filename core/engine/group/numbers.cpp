@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -33,4 +33,4 @@ std::vector<std::int64_t> gather_numbers(Group& group, at::Device device, const 
   return read_back(all);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Reduces element by element over the ranks. [collective] over the group; blocks the host.
 std::vector<std::int64_t> reduce_numbers(Group& group, at::Device device, const std::vector<std::int64_t>& mine,
@@ -28,4 +28,4 @@ std::vector<Value> gather_values(Group& group, at::Device device, const Value& m
   return values;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Raises this process's soft limit of open files to the hard one: a rank holds a connection to every other rank, and
 // rank 0 may serve two to each. An unlimited hard limit counts as 2^20, so that programs can still count up to it.
@@ -17,4 +17,4 @@ inline void allow_most_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the former limit stays, and errors at the limit name it
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -9,7 +9,7 @@
 #include <optional>
 #include <sstream>
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -69,4 +69,4 @@ ProcessState state_of(const ProcessIdentity& process) {
   }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace strata::runtime {
+namespace strata::group {
 
 struct ProcessIdentity {
   std::string host;         // equal for processes that see each other under /proc; empty without /proc
@@ -23,4 +23,4 @@ enum class ProcessState {
 ProcessIdentity own_identity();
 ProcessState state_of(const ProcessIdentity& process);
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -9,7 +9,7 @@
 
 #include "interface/src/system_error.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Returns 128 random bits as 32 hexadecimal digits. Throws EnvironmentError.
 inline std::string random_name() {
@@ -27,4 +27,4 @@ inline std::string random_name() {
   return text;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -6,7 +6,7 @@
 
 #include "text/json.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 std::string Call::channel() const {
   return from < 0 ? group : group + " " + std::to_string(from) + ">" + std::to_string(to);
@@ -59,4 +59,4 @@ RankRecord parse_record(const std::string& text) {
   }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

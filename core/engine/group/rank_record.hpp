@@ -8,7 +8,7 @@
 
 #include "group/process_identity.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Operation of a group, described identically by all participants.
 struct Call {
@@ -58,4 +58,4 @@ std::string to_text(const RankRecord& record);
 // Parses a text of to_text(). Throws Bug.
 RankRecord parse_record(const std::string& text);
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -11,7 +11,7 @@
 #include "group/fact.hpp"
 #include "group/store_client.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -115,4 +115,4 @@ void Rendezvous::agree(const std::string& what, const std::string& text, const s
   }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

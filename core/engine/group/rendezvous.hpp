@@ -14,7 +14,7 @@ namespace c10d {
 class Store;
 }
 
-namespace strata::runtime {
+namespace strata::group {
 
 class Rendezvous {
  public:
@@ -55,4 +55,4 @@ class Rendezvous {
   Hooks hooks_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -15,7 +15,7 @@
 #include "group/store_client.hpp"
 #include "group/store_server.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -23,17 +23,17 @@ using Clock = std::chrono::steady_clock;
 
 // Listens only on the store's address: on all interfaces, anyone on the network could write into the store. Its name
 // may be known later than this host starts.
-std::unique_ptr<StoreServer> serve(const launch::LaunchPlace& place, std::chrono::milliseconds timeout) {
+std::unique_ptr<StoreServer> serve(const LaunchPlace& place, std::chrono::milliseconds timeout) {
   const auto end = Clock::now() + timeout;
-  while (launch::resolve_until(place.store_address, place.store_port, end).first.empty() && Clock::now() < end)
+  while (resolve_until(place.store_address, place.store_port, end).first.empty() && Clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  launch::ListeningSocket socket(place.store_address, place.store_port);
+  ListeningSocket socket(place.store_address, place.store_port);
   return std::make_unique<StoreServer>(socket, place.run_name);
 }
 
 // Serves the store until this process ends: other ranks still need it for their last records, and a second engine in
 // this process uses it again.
-void serve_here(const launch::LaunchPlace& place, std::chrono::milliseconds timeout) {
+void serve_here(const LaunchPlace& place, std::chrono::milliseconds timeout) {
   static std::mutex mutex;
   static auto* const servers = new std::map<std::pair<std::string, int>, std::unique_ptr<StoreServer>>;
   const std::lock_guard lock(mutex);
@@ -44,7 +44,7 @@ void serve_here(const launch::LaunchPlace& place, std::chrono::milliseconds time
 // [Note: Generations] A program may create several engines, one after the other or at once. Each has its own keys in
 // the store, prefixed with its generation: the number of engines that this rank has created before. All ranks create
 // engines in the same order.
-std::string generation_of(const launch::LaunchPlace& place) {
+std::string generation_of(const LaunchPlace& place) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, int>, int> made;
   const std::lock_guard lock(mutex);
@@ -54,7 +54,7 @@ std::string generation_of(const launch::LaunchPlace& place) {
 
 }  // namespace
 
-RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout)
+RunStore::RunStore(const LaunchPlace& place, std::chrono::milliseconds timeout)
     : interface_address_(place.interface_address), rank_(place.rank), size_(place.size) {
   if (size_ == 1) {
     board_ = std::make_shared<Board>(BoardPlace{.timeout = timeout});
@@ -70,7 +70,7 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
       std::make_unique<Rendezvous>(store_, rank_, size_, Rendezvous::Hooks{waits, [this] { board_->check(); }, differ});
 }
 
-void RunStore::connect(const launch::LaunchPlace& place, std::chrono::milliseconds timeout) {
+void RunStore::connect(const LaunchPlace& place, std::chrono::milliseconds timeout) {
   allow_most_open_files();
   if (rank_ == 0 && !place.store_served) serve_here(place, timeout);
   const auto client =
@@ -80,7 +80,7 @@ void RunStore::connect(const launch::LaunchPlace& place, std::chrono::millisecon
                                                   .server = place.store_served ? "the launcher" : "rank 0",
                                                   .timeout = timeout});
   if (interface_address_.empty()) interface_address_ = client->local_address();
-  launch::check_reachable(place, interface_address_);
+  check_reachable(place, interface_address_);
   const std::string prefix = "strata/" + place.run_name + "/" + generation_of(place);
   // A wait on one connection must not hold up the board's.
   const auto boards = c10::static_intrusive_pointer_cast<StoreClient>(client->clone());
@@ -120,4 +120,4 @@ void RunStore::agreed() {
   board_->begun();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

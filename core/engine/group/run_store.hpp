@@ -10,7 +10,7 @@
 #include "group/fact.hpp"
 #include "group/launch_place.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 class Rendezvous;
 
@@ -21,7 +21,7 @@ class RunStore {
   // Connects to the store at the address in `place`, and joins the board. Rank 0 serves the store unless the launcher
   // does; a run of one rank keeps it in memory. Raises this process's limit of open files. Throws EnvironmentError if
   // the store cannot be reached or served within `timeout`, or if another process has this rank.
-  RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout);
+  RunStore(const LaunchPlace& place, std::chrono::milliseconds timeout);
   ~RunStore();
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
@@ -43,7 +43,7 @@ class RunStore {
   const std::string& interface_address() const { return interface_address_; }
 
  private:
-  void connect(const launch::LaunchPlace& place, std::chrono::milliseconds timeout);
+  void connect(const LaunchPlace& place, std::chrono::milliseconds timeout);
   void agreed();
 
   c10::intrusive_ptr<c10d::Store> store_;
@@ -55,4 +55,4 @@ class RunStore {
   int size_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -1,7 +1,7 @@
 #pragma once
 #include <signal.h>
 
-namespace strata::runtime {
+namespace strata::group {
 
 // RAII block of signals for threads started during its lifetime, so that existing threads get them.
 class SignalsHeldBack {
@@ -19,4 +19,4 @@ class SignalsHeldBack {
   sigset_t former_{};
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::group {
 
 inline constexpr std::array<int, 3> stop_signals{SIGINT, SIGTERM, SIGHUP};
 
@@ -25,4 +25,4 @@ int counted_signal(const Number* counts) {
   return 0;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -222,4 +222,4 @@ std::string StoreClient::local_address() {
   return connection_ ? connection_->local_address() : "";
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -15,7 +15,7 @@
 
 #include "group/store_connection.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Error of an add() whose connection was lost before the answer: it was carried out once, or not at all.
 class AddInDoubt : public EnvironmentError {
@@ -84,4 +84,4 @@ class StoreClient final : public c10d::Store {
   std::optional<std::string> lost_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

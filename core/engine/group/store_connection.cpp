@@ -14,7 +14,7 @@
 #include "group/address.hpp"
 #include "interface/src/system_error.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -50,10 +50,10 @@ StoreConnection::~StoreConnection() {
 }
 
 void StoreConnection::connect(const std::string& host, int port, Clock::time_point deadline) {
-  const auto [addresses, problem] = launch::resolve_until(host, port, deadline);
+  const auto [addresses, problem] = resolve_until(host, port, deadline);
   if (addresses.empty()) throw StoreProblem(Kind::Unreachable, "host '" + host + "' cannot be resolved: " + problem);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const launch::SocketAddress& address = addresses[i];
+    const SocketAddress& address = addresses[i];
     handle_ = socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int error = handle_ < 0 ? errno : 0;
     if (error == 0 && ::connect(handle_, address.get(), address.length()) != 0) error = errno;
@@ -73,7 +73,7 @@ void StoreConnection::connect(const std::string& host, int port, Clock::time_poi
     }
     const int yes = 1;
     setsockopt(handle_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    local_address_ = launch::local_address_of(handle_);
+    local_address_ = local_address_of(handle_);
     return;
   }
 }
@@ -154,4 +154,4 @@ void StoreConnection::pong(Clock::time_point deadline) {
     throw StoreProblem(Kind::Stranger, "a program that is no run's store answers");
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Commands of the protocol, by number.
 enum class StoreCommand : std::uint8_t {
@@ -102,4 +102,4 @@ class StoreConnection {
   std::string local_address_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

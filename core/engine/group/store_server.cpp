@@ -24,7 +24,7 @@
 #include "group/store_values.hpp"
 #include "interface/src/system_error.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -192,7 +192,7 @@ class ServerLoop {
 
 }  // namespace
 
-StoreServer::StoreServer(launch::ListeningSocket& socket, const std::string& run) : port_(socket.port()) {
+StoreServer::StoreServer(ListeningSocket& socket, const std::string& run) : port_(socket.port()) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int events = epoll_create1(EPOLL_CLOEXEC);
   const int listening = socket.release();
@@ -216,4 +216,4 @@ StoreServer::~StoreServer() {
   close(wake_);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

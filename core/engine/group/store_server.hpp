@@ -9,16 +9,14 @@
 #include <string>
 #include <thread>
 
-namespace strata::launch {
-class ListeningSocket;
-}
+namespace strata::group {
 
-namespace strata::runtime {
+class ListeningSocket;
 
 class StoreServer {
  public:
   // Takes over the socket and serves it on a separate thread until the server is destroyed. Throws EnvironmentError.
-  StoreServer(launch::ListeningSocket& socket, const std::string& run);
+  StoreServer(ListeningSocket& socket, const std::string& run);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -31,4 +29,4 @@ class StoreServer {
   std::thread thread_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

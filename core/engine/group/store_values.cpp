@@ -5,7 +5,7 @@
 
 #include "group/store_connection.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -131,4 +131,4 @@ std::int64_t StoreValues::add(const std::string& key, std::int64_t more) {
   return sum;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

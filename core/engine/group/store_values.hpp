@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace strata::runtime {
+namespace strata::group {
 
 // Reader of a request from received bytes.
 class StoreRequestReader {
@@ -56,4 +56,4 @@ class StoreValues {
   std::map<std::string, std::string> values_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::group

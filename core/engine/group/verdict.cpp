@@ -14,7 +14,7 @@
 
 #include "text/table.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 namespace {
 
@@ -267,7 +267,7 @@ std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>&
   std::vector<int> order = first;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     if (std::find(first.begin(), first.end(), rank) == first.end()) order.push_back(rank);
-  report::Table table{
+  text::Table table{
       {{"rank", true}, {"state"}, {"for", true}, {"in"}, {"call"}, {"group"}, {"number", true}, {"bytes", true}}, {}};
   for (const int rank : order) {
     if (table.rows.size() == lines) break;
@@ -287,9 +287,9 @@ std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>&
     table.rows.push_back(std::move(row));
   }
   std::ostringstream text;
-  report::print(table, report::TableFormat::Text, text);
+  text::print(table, text::TableFormat::Text, text);
   if (order.size() > lines) text << "and " << order.size() - lines << " more ranks\n";
   return text.str();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::group

@@ -17,7 +17,7 @@
 
 #include "group/rank_record.hpp"
 
-namespace strata::runtime {
+namespace strata::group {
 
 // A rank's state in an observer's view. Seconds are by the observer's clock.
 struct Observed {
@@ -78,4 +78,4 @@ std::string ranks_named(const std::vector<int>& ranks);
 // Returns a table of every rank's activity, with the ranks of `first` on top; at most 32 lines.
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first);
 
-}  // namespace strata::runtime
+}  // namespace strata::group

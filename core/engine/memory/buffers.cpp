@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace strata::state {
+namespace strata::memory {
 
 namespace {
 
@@ -261,4 +261,4 @@ void Buffers::with(const BufferRange& range, Access access, const std::function<
   if (access == Access::Write) resting.home->write(resting.region, begin, span)->wait();
 }
 
-}  // namespace strata::state
+}  // namespace strata::memory

@@ -16,7 +16,7 @@
 #include "memory/through_host.hpp"
 #include "program/instruction.hpp"
 
-namespace strata::state {
+namespace strata::memory {
 
 // Memory plan: the home of the buffers of each category.
 struct MemoryPlan {
@@ -38,7 +38,7 @@ struct MemoryPlan {
 // in the sizes, so equal on all ranks with equal sizes.
 std::vector<bool> part_of(const std::vector<std::int64_t>& sizes, double ratio);
 
-using runtime::Moved;
+using program::Moved;
 
 enum class Access { Read, Write /* reads too */ };
 
@@ -139,4 +139,4 @@ class Buffers {
   std::map<const Buffer*, Resting*> by_buffer_;
 };
 
-}  // namespace strata::state
+}  // namespace strata::memory

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace strata::state {
+namespace strata::memory {
 
 std::int64_t Places::take(std::int64_t bytes) {
   const std::int64_t length = (bytes + alignment - 1) / alignment * alignment;
@@ -98,4 +98,4 @@ at::Tensor Staging::bytes(std::int64_t begin, std::int64_t count) const {
   return memory_.narrow(0, begin_ + begin, count).variable_data();
 }
 
-}  // namespace strata::state
+}  // namespace strata::memory

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-namespace strata::state {
+namespace strata::memory {
 
 // Allocator of ranges in one piece of memory, always at the lowest place that fits: the same calls in the same order
 // give the same places, so the total extent is known before memory is allocated.
@@ -56,4 +56,4 @@ class Staging {
   Places places_;
 };
 
-}  // namespace strata::state
+}  // namespace strata::memory

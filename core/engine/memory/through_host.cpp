@@ -7,7 +7,7 @@
 
 #include "memory/staging.hpp"
 
-namespace strata::state {
+namespace strata::memory {
 
 class ThroughHost::Read final : public Transfer {
  public:
@@ -113,4 +113,4 @@ void ThroughHost::send() {
   }
 }
 
-}  // namespace strata::state
+}  // namespace strata::memory

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-namespace strata::state {
+namespace strata::memory {
 
 // Copies between the two memories are made on the compute stream (see [Note: staging memory]). A read's copy starts
 // when the bytes are on the host, in its wait(). A write's copy starts at once, and a thread writes the bytes home when
@@ -60,4 +60,4 @@ class ThroughHost {
   std::thread thread_;  // started by the first write
 };
 
-}  // namespace strata::state
+}  // namespace strata::memory

@@ -19,7 +19,7 @@
 #include "text/formatted.hpp"
 #include "text/size.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 namespace {
 
@@ -29,14 +29,14 @@ constexpr std::array<int, 4> staging_divisors{1, 4, 16, 64};
 
 // The computations of a step, in order: layer and micro-batch, negative for a backward. Nothing where the order has
 // more than whole passes, or adds up gradients in another order than that of micro-batches.
-std::optional<std::vector<std::pair<int, int>>> passes_of(const Program& program) {
+std::optional<std::vector<std::pair<int, int>>> passes_of(const program::Program& program) {
   std::vector<std::pair<int, int>> passes;
   std::map<int, int> next;  // by layer, the micro-batch whose backward follows
-  for (const Instruction& instruction : program) {
-    if (!is_compute(instruction.op)) continue;
-    if (instruction.op != Op::Forward && instruction.op != Op::Backward) return {};
+  for (const program::Instruction& instruction : program) {
+    if (!program::is_compute(instruction.op)) continue;
+    if (instruction.op != program::Op::Forward && instruction.op != program::Op::Backward) return {};
     if (instruction.version != 0) return {};
-    const bool backward = instruction.op == Op::Backward;
+    const bool backward = instruction.op == program::Op::Backward;
     if (backward && next[instruction.layer]++ != instruction.micro_batch) return {};
     passes.emplace_back(backward ? -1 - instruction.layer : instruction.layer, instruction.micro_batch);
   }
@@ -54,10 +54,11 @@ config::PluginChoice by_default(const std::string& slot, const std::string& kind
 
 class Search {
  public:
-  Search(const ResolvedRun& run, const RankNumbers& place, int local_ranks, const MakeGroups& make_groups)
+  Search(const resolve::ResolvedRun& run, const stage::RankNumbers& place, int local_ranks,
+         const stage::MakeGroups& make_groups)
       : run_(run), config_(run.config), registry_(*run.registry), place_(place), choices_(choices_of(run.config)) {
     const std::unique_ptr<PluginContext> context =
-        plugin_host::asking_context(registry_.find(PluginKind::Device, config_.device.plugin), config_.device.options);
+        plugins::asking_context(registry_.find(PluginKind::Device, config_.device.plugin), config_.device.options);
     on_host_ = at::Device(registry_.create<Device>(config_.device.plugin, *context)->type()).is_cpu();
     choices_.whole_optimizer = !on_host_;
     // The host then updates the parameters, which it cannot address on a disk.
@@ -94,14 +95,12 @@ class Search {
     std::int64_t all = impossible;
   };
 
-  config::RunConfig placed(const MemoryPlacement& placement) const {
-    return runtime::placed(config_, choices_, placement);
-  }
+  config::RunConfig placed(const MemoryPlacement& placement) const { return plan::placed(config_, choices_, placement); }
 
   // The orders of the other schedulers that compute the same in another order.
   void add_schedulers() {
     if (std::ranges::find(config_.offload.given, "scheduler.plugin") != config_.offload.given.end()) return;
-    const plugin_host::EnginePlugins plugins(run_.registry);
+    const plugins::EnginePlugins plugins(run_.registry);
     MemoryPlacement plain;
     const auto passes = [&](int scheduler) {
       plain.scheduler = scheduler;
@@ -126,7 +125,7 @@ class Search {
 
   // With everything on the lowest home. The other home, above it, is in host memory: where the host computes, nothing
   // moves there, and elsewhere it is the only one. An update on the device is taken for one on the host.
-  void rehearse(const MakeGroups& make_groups) {
+  void rehearse(const stage::MakeGroups& make_groups) {
     MemoryPlacement away = lowest(choices_);
     Needed least;
     for (const int divisor : staging_divisors) {
@@ -144,8 +143,8 @@ class Search {
     throw UserError(
         "offload is automatic, and a step with everything on {} still takes {} of the device{}, where {} are allowed; "
         "raise the budget, or make train.micro_batch or model.seq_len smaller",
-        choices_.homes.back().slot, config::format_bytes(least.device),
-        on_host_ ? " and " + config::format_bytes(least.all) + " of all memory" : "", limits());
+        choices_.homes.back().slot, text::format_bytes(least.device),
+        on_host_ ? " and " + text::format_bytes(least.all) + " of all memory" : "", limits());
   }
 
   // By what the config itself gives, which is the same on all ranks.
@@ -156,8 +155,8 @@ class Search {
   bool fits(const Needed& needed) const { return fits_given(needed) && needed.all <= budget_.bytes; }
 
   std::string limits() const {
-    return (config_.device_budget > 0 ? config::format_bytes(config_.device_budget) + " (device_budget) and " : "") +
-           config::format_bytes(budget_.bytes) + " (" + budget_.origin + ")";
+    return (config_.device_budget > 0 ? text::format_bytes(config_.device_budget) + " (device_budget) and " : "") +
+           text::format_bytes(budget_.bytes) + " (" + budget_.origin + ")";
   }
 
   int stages() const { return static_cast<int>(config_.parallel.size(Axis::Pipeline)); }
@@ -228,24 +227,24 @@ class Search {
     choice.chosen = {placed(found.placement), 1e-9 * static_cast<double>(found.nanoseconds), found.device_bytes};
     std::vector<std::string>& report = choice.report;
     const HomeSpeed& speed = rehearsal_->speed();
-    report.push_back(report::formatted(
+    report.push_back(text::formatted(
         "measured with everything on %s: %.3f s a step, where %.3f s are predicted; computing takes %.3f s of it",
         choices_.homes.back().slot.c_str(), rehearsal_->step_s(), own_.seconds, own_.computing));
     if (own_.moving > 0.0)
-      report.push_back(report::formatted("it reads %.2f GB/s and writes %.2f GB/s, which takes %.3f s a step",
-                                         1e-9 * speed.read, 1e-9 * speed.write, own_.moving));
-    report.push_back(report::formatted(
+      report.push_back(text::formatted("it reads %.2f GB/s and writes %.2f GB/s, which takes %.3f s a step",
+                                       1e-9 * speed.read, 1e-9 * speed.write, own_.moving));
+    report.push_back(text::formatted(
         "of %zu placements the fastest that fits %s, found in %.1f s: %.3f s a step, with %s of the device", looked_at_,
         limits().c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(),
-        choice.chosen.seconds, config::format_bytes(choice.chosen.device_bytes).c_str()));
+        choice.chosen.seconds, text::format_bytes(choice.chosen.device_bytes).c_str()));
     for (const std::string& line : as_yaml(choice.chosen.config, choices_)) report.push_back("  " + line);
     return choice;
   }
 
-  const ResolvedRun& run_;
+  const resolve::ResolvedRun& run_;
   const config::RunConfig& config_;
-  plugin_host::PluginRegistry& registry_;
-  RankNumbers place_;
+  plugins::PluginRegistry& registry_;
+  stage::RankNumbers place_;
   Choices choices_;
   bool on_host_ = true;
   MemoryBudget budget_;
@@ -258,13 +257,13 @@ class Search {
 
 }  // namespace
 
-OffloadChoice choose_offload(const ResolvedRun& run, const RankNumbers& place, int local_ranks,
-                             const MakeGroups& make_groups) {
+OffloadChoice choose_offload(const resolve::ResolvedRun& run, const stage::RankNumbers& place, int local_ranks,
+                             const stage::MakeGroups& make_groups) {
   return Search(run, place, local_ranks, make_groups).run();
 }
 
-std::optional<double> settle_offload(ResolvedRun& run, const RankNumbers& place, int local_ranks,
-                                     const MakeGroups& make_groups, bool logs) {
+std::optional<double> settle_offload(resolve::ResolvedRun& run, const stage::RankNumbers& place, int local_ranks,
+                                     const stage::MakeGroups& make_groups, bool logs) {
   if (!run.config.offload.automatic) {
     check_device_budget(run.config, *run.registry);
     return {};
@@ -277,7 +276,7 @@ std::optional<double> settle_offload(ResolvedRun& run, const RankNumbers& place,
   return choice.chosen.seconds;
 }
 
-void check_device_budget(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+void check_device_budget(const config::RunConfig& config, plugins::PluginRegistry& registry) {
   if (config.device_budget == 0) return;
   const std::int64_t ranks_of_stage = config.world_size / config.parallel.size(Axis::Pipeline);
   for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage) {
@@ -286,8 +285,8 @@ void check_device_budget(const config::RunConfig& config, plugin_host::PluginReg
       throw UserError(
           "device_budget is {}, and a step of rank {} takes {} of the device; `strata plan` shows what for. Raise it, "
           "recompute activations, use more ranks, or let offload: auto find homes",
-          config::format_bytes(config.device_budget), rank, config::format_bytes(bytes));
+          text::format_bytes(config.device_budget), rank, text::format_bytes(bytes));
   }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "resolve/resolve_run.hpp"
-#include "step/plugin_set.hpp"
+#include "stage/setup.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // A placement that was looked at.
 struct PlacedStep {
@@ -26,16 +26,16 @@ struct OffloadChoice {
 // takes the fastest that fits `device_budget` and `memory_budget`: where the config gives none, what the machine has
 // left, divided among `local_ranks`. All ranks come to the same. Throws UserError where nothing fits. [collective] over
 // the run
-OffloadChoice choose_offload(const ResolvedRun& run, const RankNumbers& place, int local_ranks,
-                             const MakeGroups& make_groups);
+OffloadChoice choose_offload(const resolve::ResolvedRun& run, const stage::RankNumbers& place, int local_ranks,
+                             const stage::MakeGroups& make_groups);
 
 // Replaces `offload: auto` in the config of `run` by what choose_offload() chooses; `logs`: logs the choice. Returns
 // the predicted seconds of a step. Without `offload: auto` it returns nothing and calls check_device_budget(). Throws
 // UserError. [collective] over the run
-std::optional<double> settle_offload(ResolvedRun& run, const RankNumbers& place, int local_ranks,
-                                     const MakeGroups& make_groups, bool logs);
+std::optional<double> settle_offload(resolve::ResolvedRun& run, const stage::RankNumbers& place, int local_ranks,
+                                     const stage::MakeGroups& make_groups, bool logs);
 
 // Throws UserError if the plan of any rank takes more of the device than device_budget says. [any rank]
-void check_device_budget(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+void check_device_budget(const config::RunConfig& config, plugins::PluginRegistry& registry);
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

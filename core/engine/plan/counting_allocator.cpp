@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // What a tensor without memory has in its place; the count lives as long as the last of them.
 struct CountingAllocator::Allocation {
@@ -31,4 +31,4 @@ c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
           c10::Device(c10::DeviceType::Meta)};
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

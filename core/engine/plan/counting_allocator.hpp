@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // Counts the bytes that meta tensors would take, of all that are made between its making and its destruction: it stands
 // before libtorch's allocator of meta tensors. Tensors may outlive it, but must not be resized then. One at a time in a
@@ -36,4 +36,4 @@ class STRATA_EXPORT CountingAllocator final : public c10::Allocator {
   std::shared_ptr<Count> count_ = std::make_shared<Count>();
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

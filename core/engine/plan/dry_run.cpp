@@ -12,7 +12,7 @@
 #include "plan/model_facts.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 namespace {
 
@@ -21,15 +21,17 @@ int config_ranks(const config::RunConfig& config) {
 }
 
 // Groups of any size that move no data.
-class CountingGroups final : public GroupProvider {
+class CountingGroups final : public group::GroupProvider {
  public:
   explicit CountingGroups(int rank) : rank_(rank) {}
-  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override {
+  std::unique_ptr<CheckedGroup> make(const group::GroupRequest& request) override {
     const auto place = std::find(request.members.begin(), request.members.end(), rank_);
     strata_check(place != request.members.end(), "a rank asked for a group it is not a member of");
     return std::make_unique<CountingGroup>(request.name, static_cast<int>(place - request.members.begin()),
                                            request.members);
   }
+  // Meta tensors have no values that the host could read.
+  void wait_for_device(const std::function<void()>& /*block*/) override {}
 
  private:
   int rank_;
@@ -37,16 +39,16 @@ class CountingGroups final : public GroupProvider {
 
 // A rank on meta, among ranks that are not there.
 struct DryRank {
-  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
-          const std::string& model_config, Purpose purpose, std::vector<LayerTime> measured = {})
+  DryRank(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank, const std::string& model_config,
+          stage::Purpose purpose, std::vector<stage::LayerTime> measured = {})
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
-        session(config, plugins, groups, {rank, config_ranks(config), 0}, ModelSource{model_config}, /*dry_run=*/true,
-                purpose, std::move(measured)) {}
+        session(config, plugins, groups, {rank, config_ranks(config), 0}, stage::ModelSource{model_config},
+                /*dry_run=*/true, purpose, std::move(measured)) {}
 
-  PluginSet plugins;
+  stage::PluginSet plugins;
   CountingGroups groups;
-  Session session;
+  step::Session session;
 };
 
 // Elements of the whole model, a tied parameter once.
@@ -66,18 +68,18 @@ struct ModelElements {
 
 // A layer of several flat parameters counts as often as the one that is gathered most. Parameters that stay whole are
 // gathered once, where ranks keep parts of their update. `whole`: by flat parameter, between steps.
-std::vector<LayerGathers> gathers_of(const Program& program, const StageState& stage, const std::vector<bool>& whole,
-                                     bool anything_sent) {
+std::vector<LayerGathers> gathers_of(const program::Program& program, const stage::Stage& stage,
+                                     const std::vector<bool>& whole, bool anything_sent) {
   std::vector<int> of_flat(whole.size(), 0);
-  for (const Instruction& instruction : program) {
-    if (instruction.op != Op::Gather || !anything_sent) continue;
+  for (const program::Instruction& instruction : program) {
+    if (instruction.op != program::Op::Gather || !anything_sent) continue;
     const auto flat = static_cast<std::size_t>(instruction.flat_parameter);
     of_flat.at(flat) = whole.at(flat) ? 1 : of_flat.at(flat) + 1;
   }
   std::vector<LayerGathers> result;
-  for (std::size_t local = 0; local < stage.layers.size(); ++local) {
-    LayerGathers& layer = result.emplace_back(LayerGathers{stage.layers[local].info.name, 0});
-    for (const int flat : stage.layout.flat_of_layer[local])
+  for (std::size_t local = 0; local < stage.layers.own().size(); ++local) {
+    LayerGathers& layer = result.emplace_back(LayerGathers{stage.layers.own()[local].info.name, 0});
+    for (const int flat : stage.values.layout().flat_of_layer[local])
       layer.gathers = std::max(layer.gathers, of_flat.at(static_cast<std::size_t>(flat)));
   }
   return result;
@@ -102,51 +104,53 @@ std::vector<int> planned_ranks(const config::RunConfig& config) {
   return planned;
 }
 
-ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+ModelState model_state(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank,
                        const std::string& model_config) {
-  const DryRank dry_rank(config, registry, rank, model_config, Purpose::Training);
+  const DryRank dry_rank(config, registry, rank, model_config, stage::Purpose::Training);
   const auto held = [&](Category category) {
     const auto& tiers = dry_rank.session.store().ledger().now[static_cast<std::size_t>(category)];
     return std::accumulate(tiers.begin(), tiers.end(), std::int64_t{0});
   };
   ModelState state;
-  state.parameters = ModelElements(dry_rank.session.stage().model_layers).all;
+  state.parameters = ModelElements(dry_rank.session.stage().layers.model()).all;
   state.parameter_bytes = held(Category::Parameter);
   state.gradient_bytes = held(Category::Gradient) + held(Category::Bucket);
   state.optimizer_bytes = held(Category::Optimizer);
   return state;
 }
 
-config::Answers answers_of(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
-  return DryRank(config, registry, 0, model_config(config), Purpose::Training).session.answers();
+config::Answers answers_of(const config::RunConfig& config, plugins::PluginRegistry& registry) {
+  return DryRank(config, registry, 0, model_config(config), stage::Purpose::Training).session.answers();
 }
 
-StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                   std::vector<LayerTime> measured) {
-  return DryRank(config, registry, 0, model_config(config), Purpose::Training, std::move(measured)).session.plan();
+program::StepPlan step_plan(const config::RunConfig& config, plugins::PluginRegistry& registry,
+                            std::vector<stage::LayerTime> measured) {
+  return DryRank(config, registry, 0, model_config(config), stage::Purpose::Training, std::move(measured))
+      .session.plan();
 }
 
-StepProgram step_program(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {
-  const DryRank dry_rank(config, registry, rank, model_config(config), Purpose::Training);
+StepProgram step_program(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank) {
+  const DryRank dry_rank(config, registry, rank, model_config(config), stage::Purpose::Training);
   return {dry_rank.session.program(), dry_rank.session.parameter_use()};
 }
 
-void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
-  const DryRank rank(config, registry, 0, model_config(config), Purpose::Training);
+void check_run(const config::RunConfig& config, plugins::PluginRegistry& registry) {
+  const DryRank rank(config, registry, 0, model_config(config), stage::Purpose::Training);
 }
 
-void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+void check_evaluation(const config::RunConfig& config, plugins::PluginRegistry& registry,
                       const std::string& model_config) {
-  const DryRank rank(config, registry, 0, model_config, Purpose::Evaluation);
+  const DryRank rank(config, registry, 0, model_config, stage::Purpose::Evaluation);
 }
 
-DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {
+DryRun dry_run(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank) {
   CountingAllocator device_tensors;
-  DryRank dry_rank(config, registry, rank, model_config(config), Purpose::Training);
-  Session& session = dry_rank.session;
+  DryRank dry_rank(config, registry, rank, model_config(config), stage::Purpose::Training);
+  step::Session& session = dry_rank.session;
   const bool on_host = at::Device(dry_rank.plugins.device->type()).is_cpu();
 
-  StepInput input;
+  step::StepInput input;
+  input.step = config.train.steps - 1;  // with local training, all fragments are averaged after the last step
   input.seed = static_cast<std::uint64_t>(config.train.seed);
   input.clip = config.train.clip;
   const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(at::kMeta);
@@ -156,20 +160,21 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   input.tokens = config.train.global_batch * config.model.seq_len;
 
   const auto validate = [&] {
-    if (!config.validation.data.path.empty()) session.evaluate(input.batches, LossSums::zeros(at::kMeta));
+    if (!config.validation.data.path.empty()) session.evaluate(input.batches, step::LossSums::zeros(at::kMeta));
   };
   DryRun result;
   std::vector<bool> whole;
-  for (const auto& flat : session.stage().layout.flat)
+  for (const auto& flat : session.stage().values.layout().flat)
     whole.push_back(flat->residence() != strata::Residence::Released);
-  session.step(input);
-  const auto& local = session.stage().local;
-  for (const auto& [name, group] : session.groups())
-    (local && local->replicas == group.get() ? result.averages : result.traffic) += group->traffic();
+  session.step(input, &input);  // what only the first step does, such as making slots, is not counted
   validate();
+  for (const auto& [name, group] : session.stage().groups.all()) group->reset_traffic();
   session.store().reset_peaks();
   device_tensors.reset_peak();
   session.step(input, &input);
+  const auto& local = session.stage().updates.local();
+  for (const auto& [name, group] : session.stage().groups.all())
+    (local && local->replicas == group.get() ? result.averages : result.traffic) += group->traffic();
   validate();
   result.ledger = session.store().ledger();
   result.peak_total = device_tensors.peak();
@@ -178,11 +183,11 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
       gathers_of(result.program, session.stage(), whole, result.traffic.calls_of(Collective::AllGather) > 0);
   result.needed = result.peak_total;
   if (on_host) result.needed += result.ledger.total_peak[static_cast<std::size_t>(Tier::Host)];
-  for (const LayerInfo& layer : session.stage().model_layers) result.forward_flops += layer.forward_flops;
-  const ModelElements elements(session.stage().model_layers);
+  for (const LayerInfo& layer : session.stage().layers.model()) result.forward_flops += layer.forward_flops;
+  const ModelElements elements(session.stage().layers.model());
   result.parameters = elements.all;
   result.trainable = elements.trainable;
   return result;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

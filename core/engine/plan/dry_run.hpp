@@ -13,9 +13,9 @@
 #include "plugins/registry.hpp"
 #include "program/instruction.hpp"
 #include "program/lower.hpp"
-#include "step/layer_costs.hpp"
+#include "stage/layer_costs.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // How often a layer's parameters are gathered in a step; 0 where they stay on every rank.
 struct LayerGathers {
@@ -38,13 +38,13 @@ struct DryRun {
   std::int64_t parameters = 0;        // elements of the whole model
   double forward_flops = 0.0;         // of one micro-batch through the whole model, as its layers describe themselves
   std::int64_t trainable = 0;         // of them not frozen
-  Program program;
+  program::Program program;
 };
 
 // Runs the real program of `rank` with the real plugins over meta tensors and groups that only count. Nothing is
 // computed, allocated or sent, so a run of any number of ranks can be planned on any machine. Counts every meta tensor
 // of the process: one dry run at a time. Blocks the host. [any rank]
-STRATA_EXPORT DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank);
+STRATA_EXPORT DryRun dry_run(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank);
 
 // What one rank keeps from step to step, in bytes on all tiers: what the real plugins allocate before the first step,
 // without the buffers that a step borrows for gathered parameters and full gradients.
@@ -57,7 +57,7 @@ struct ModelState {
 };
 
 // The start of a dry run: no step is interpreted. `model_config`: see Session. [any rank]
-STRATA_EXPORT ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+STRATA_EXPORT ModelState model_state(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank,
                                      const std::string& model_config);
 
 // Elements of a whole model, a tied parameter once.
@@ -69,28 +69,27 @@ STRATA_EXPORT std::vector<int> planned_ranks(const config::RunConfig& config);
 
 // A rank's program of a training step, and what its instructions are about.
 struct StepProgram {
-  Program program;
-  ParameterUse parameters;
+  program::Program program;
+  program::ParameterUse parameters;
 };
 
 // The start of a dry run: no step is interpreted. [any rank]
-STRATA_EXPORT StepProgram step_program(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                                       int rank);
+STRATA_EXPORT StepProgram step_program(const config::RunConfig& config, plugins::PluginRegistry& registry, int rank);
 
 // What plugins and model answer about the features of a training (config/conflicts.hpp). No step is interpreted. Throws
 // UserError if the run has a conflict. [any rank]
-STRATA_EXPORT config::Answers answers_of(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+STRATA_EXPORT config::Answers answers_of(const config::RunConfig& config, plugins::PluginRegistry& registry);
 
 // What the scheduler makes of the run's model: placement, orders and the costs of chunks. No step is interpreted.
 // [any rank]
-STRATA_EXPORT StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                                 std::vector<LayerTime> measured = {});
+STRATA_EXPORT program::StepPlan step_plan(const config::RunConfig& config, plugins::PluginRegistry& registry,
+                                          std::vector<stage::LayerTime> measured = {});
 
 // Prepares rank 0 in the same way, without a step. Throws what every rank would throw before its first step because of
 // the config, the plugins or the model, so that a process that starts ranks can say it once. [any rank]
-STRATA_EXPORT void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+STRATA_EXPORT void check_run(const config::RunConfig& config, plugins::PluginRegistry& registry);
 // The same for an evaluation. `model_config`: see Session.
-STRATA_EXPORT void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+STRATA_EXPORT void check_evaluation(const config::RunConfig& config, plugins::PluginRegistry& registry,
                                     const std::string& model_config);
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

@@ -9,7 +9,7 @@
 #include "checkpoint/hugging_face.hpp"
 #include "plugins/engine_plugins.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 std::string model_config(const config::RunConfig& config) {
   return config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder(config.model.init).config_text();
@@ -18,11 +18,11 @@ std::string model_config(const config::RunConfig& config) {
 namespace {
 
 // What `ask` finds in the config's model, with the sizes that its config.json may give.
-std::int64_t of_model(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+std::int64_t of_model(const config::RunConfig& config, plugins::PluginRegistry& registry,
                       const std::string& config_json, const std::function<std::int64_t(const Model& model)>& ask) {
   const config::PluginChoice& choice = config.model.plugin;
   const std::unique_ptr<PluginContext> context =
-      plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options);
+      plugins::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options);
   const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
   if (!config_json.empty()) model->configure(config_json);
   return ask(*model);
@@ -30,7 +30,7 @@ std::int64_t of_model(const config::RunConfig& config, plugin_host::PluginRegist
 
 }  // namespace
 
-std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+std::int64_t hidden_size(const config::RunConfig& config, plugins::PluginRegistry& registry) {
   return of_model(config, registry, model_config(config), [&](const Model& model) {
     const LayerInfo first = model.describe(0, {1, config.model.seq_len, at::kFloat});
     if (first.outputs.empty() || first.outputs.front().extents.empty())
@@ -41,9 +41,9 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
   });
 }
 
-std::int64_t vocabulary_of(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+std::int64_t vocabulary_of(const config::RunConfig& config, plugins::PluginRegistry& registry,
                            const std::string& config_json) {
   return of_model(config, registry, config_json, [](const Model& model) { return model.vocabulary(); });
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace strata::runtime {
+namespace strata::plan {
 
 namespace {
 
@@ -190,4 +190,4 @@ std::vector<std::string> as_yaml(const config::RunConfig& placed, const Choices&
   return lines;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

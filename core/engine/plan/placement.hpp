@@ -6,7 +6,7 @@
 
 #include "config/run_config.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // What moves together: the classes of the section `offload`.
 enum class StateClass { Parameters, Optimizer, Activations };
@@ -57,4 +57,4 @@ config::RunConfig placed(const config::RunConfig& config, const Choices& choices
 // The keys that the placement sets, as lines of YAML.
 std::vector<std::string> as_yaml(const config::RunConfig& placed, const Choices& choices);
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

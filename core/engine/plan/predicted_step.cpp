@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace strata::runtime {
+namespace strata::plan {
 
 namespace {
 
@@ -45,23 +45,23 @@ class Walk {
 
  private:
   // False: it waits for another stage.
-  bool carry_out(const Instruction& instruction) {
+  bool carry_out(const program::Instruction& instruction) {
     const int chunk = instruction.chunk, micro_batch = instruction.micro_batch;
     switch (instruction.op) {
-      case Op::SendActivation:
+      case program::Op::SendActivation:
         meeting_.sent[{false, chunk + 1, micro_batch}] = clock_;
         break;
-      case Op::SendGradient:
+      case program::Op::SendGradient:
         meeting_.sent[{true, chunk - 1, micro_batch}] = clock_;
         break;
-      case Op::ReceiveActivation:
-      case Op::ReceiveGradient:  // what computes with it waits
-        awaited_.insert({instruction.op == Op::ReceiveGradient, chunk, micro_batch});
+      case program::Op::ReceiveActivation:
+      case program::Op::ReceiveGradient:  // what computes with it waits
+        awaited_.insert({instruction.op == program::Op::ReceiveGradient, chunk, micro_batch});
         break;
-      case Op::Forward:
-      case Op::Backward:
-      case Op::BackwardInput: {
-        const Sent needed{instruction.op != Op::Forward, chunk, micro_batch};
+      case program::Op::Forward:
+      case program::Op::Backward:
+      case program::Op::BackwardInput: {
+        const Sent needed{instruction.op != program::Op::Forward, chunk, micro_batch};
         if (awaited_.contains(needed)) {
           const auto found = meeting_.sent.find(needed);
           if (found == meeting_.sent.end()) return false;
@@ -71,7 +71,7 @@ class Walk {
         take_time(instruction);
         break;
       }
-      case Op::Norm:
+      case program::Op::Norm:
         if (!came_) {
           came_ = true;
           ++meeting_.at_norm;
@@ -81,17 +81,17 @@ class Walk {
         wait_until(meeting_.norm);
         take_time(instruction);
         break;
-      case Op::Fetch:
-        arrival_[moved_by(instruction)] = instruction.contents ? move(instruction, home_.read) : clock_;
+      case program::Op::Fetch:
+        arrival_[program::moved_by(instruction)] = instruction.contents ? move(instruction, home_.read) : clock_;
         break;
-      case Op::Await:
-        wait_until(arrival_[moved_by(instruction)]);
+      case program::Op::Await:
+        wait_until(arrival_[program::moved_by(instruction)]);
         break;
-      case Op::Store:
-        if (instruction.changed) arrival_[moved_by(instruction)] = move(instruction, home_.write);
+      case program::Op::Store:
+        if (instruction.changed) arrival_[program::moved_by(instruction)] = move(instruction, home_.write);
         break;
-      case Op::Settle:
-        wait_until(arrival_[moved_by(instruction)]);
+      case program::Op::Settle:
+        wait_until(arrival_[program::moved_by(instruction)]);
         break;
       default:
         take_time(instruction);
@@ -99,7 +99,7 @@ class Walk {
     return true;
   }
 
-  void take_time(const Instruction& instruction) {
+  void take_time(const program::Instruction& instruction) {
     const int flat = instruction.flat_parameter;
     const double seconds = costs_.of(instruction, flat < 0 ? 1 : use_.flat_parameter(flat).update_parts);
     clock_ += seconds;
@@ -108,7 +108,7 @@ class Walk {
   void wait_until(double time) { clock_ = std::max(clock_, time); }
 
   // When it has arrived.
-  double move(const Instruction& instruction, double bytes_a_second) {
+  double move(const program::Instruction& instruction, double bytes_a_second) {
     const double seconds = static_cast<double>(use_.moved_bytes(instruction)) / bytes_a_second;
     free_ = std::max(free_, clock_) + seconds;
     step_.moving += seconds;
@@ -116,8 +116,8 @@ class Walk {
     return free_;
   }
 
-  const Program& program_;
-  const ParameterUse& use_;
+  const program::Program& program_;
+  const program::ParameterUse& use_;
   const InstructionCosts& costs_;
   const HomeSpeed& home_;
   const std::size_t stages_;
@@ -128,14 +128,15 @@ class Walk {
   PredictedStep step_;
   double clock_ = 0.0;
   double free_ = 0.0;  // when the home has moved all that was started
-  std::map<Moved, double> arrival_;
+  std::map<program::Moved, double> arrival_;
 };
 
 }  // namespace
 
-InstructionCosts::Key InstructionCosts::key(const Instruction& instruction) {
+InstructionCosts::Key InstructionCosts::key(const program::Instruction& instruction) {
   return {instruction.op, instruction.layer, instruction.flat_parameter,
-          instruction.op == Op::Reduce && instruction.last, computes_backward(instruction.op) && instruction.recompute};
+          instruction.op == program::Op::Reduce && instruction.last,
+          program::computes_backward(instruction.op) && instruction.recompute};
 }
 
 double InstructionCosts::median(const Key& key) const {
@@ -147,18 +148,18 @@ double InstructionCosts::median(const Key& key) const {
   return *middle;
 }
 
-void InstructionCosts::add(const Instruction& instruction, int update_parts, double seconds) {
-  if (is_movement(instruction.op)) return;
-  times_[key(instruction)].push_back(instruction.op == Op::Update ? seconds * update_parts : seconds);
+void InstructionCosts::add(const program::Instruction& instruction, int update_parts, double seconds) {
+  if (program::is_movement(instruction.op)) return;
+  times_[key(instruction)].push_back(instruction.op == program::Op::Update ? seconds * update_parts : seconds);
 }
 
-double InstructionCosts::of(const Instruction& instruction, int update_parts) const {
+double InstructionCosts::of(const program::Instruction& instruction, int update_parts) const {
   const Key own = key(instruction);
-  if (times_.contains(own)) return median(own) / (instruction.op == Op::Update ? update_parts : 1);
-  if (!computes_backward(instruction.op)) return 0.0;
+  if (times_.contains(own)) return median(own) / (instruction.op == program::Op::Update ? update_parts : 1);
+  if (!program::computes_backward(instruction.op)) return 0.0;
   Key other = own;
   std::get<4>(other) = !std::get<4>(own);
-  const double forward = median({Op::Forward, instruction.layer, instruction.flat_parameter, false, false});
+  const double forward = median({program::Op::Forward, instruction.layer, instruction.flat_parameter, false, false});
   return std::max(median(other) + (instruction.recompute ? forward : -forward), 0.0);
 }
 
@@ -176,7 +177,7 @@ InstructionCosts InstructionCosts::from(std::span<const std::int64_t> numbers) {
   InstructionCosts costs;
   for (std::size_t at = 0; at + numbers_of_one <= numbers.size(); at += numbers_of_one) {
     const auto one = numbers.subspan(at, numbers_of_one);
-    costs.times_[{static_cast<Op>(one[0]), static_cast<int>(one[1]), static_cast<int>(one[2]), one[3] != 0,
+    costs.times_[{static_cast<program::Op>(one[0]), static_cast<int>(one[1]), static_cast<int>(one[2]), one[3] != 0,
                   one[4] != 0}] = {1e-9 * static_cast<double>(one[5])};
   }
   return costs;
@@ -202,4 +203,4 @@ PredictedStep predict_step(std::span<const StageOfStep> stages) {
   return step;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

@@ -9,18 +9,18 @@
 #include "program/instruction.hpp"
 #include "program/parameter_use.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // Seconds of the instructions that compute, gather and update, by what they are about; medians of several times.
 class InstructionCosts {
  public:
   // `instruction` of a program that updates its flat parameter in `update_parts` parts took so long.
-  void add(const Instruction& instruction, int update_parts, double seconds);
+  void add(const program::Instruction& instruction, int update_parts, double seconds);
   // In place of all that was added of it.
-  void set(const Instruction& instruction, double seconds) { times_[key(instruction)] = {seconds}; }
+  void set(const program::Instruction& instruction, double seconds) { times_[key(instruction)] = {seconds}; }
   // In a program with so many parts. A backward that recomputes takes a forward longer than one that does not. What
   // was never carried out takes none.
-  double of(const Instruction& instruction, int update_parts) const;
+  double of(const program::Instruction& instruction, int update_parts) const;
 
   // For other ranks: so many numbers an instruction, and back.
   static constexpr std::size_t numbers_of_one = 6;
@@ -29,8 +29,8 @@ class InstructionCosts {
 
  private:
   // Operation, layer, flat parameter, whether it is the last micro-batch's Reduce, whether it recomputes.
-  using Key = std::tuple<Op, int, int, bool, bool>;
-  static Key key(const Instruction& instruction);
+  using Key = std::tuple<program::Op, int, int, bool, bool>;
+  static Key key(const program::Instruction& instruction);
   double median(const Key& key) const;
   std::map<Key, std::vector<double>> times_;
 };
@@ -50,8 +50,8 @@ struct PredictedStep {
 
 // A pipeline stage, by one of its ranks. All must outlive the prediction.
 struct StageOfStep {
-  const Program& program;
-  const ParameterUse& use;
+  const program::Program& program;
+  const program::ParameterUse& use;
   const InstructionCosts& costs;
   const HomeSpeed& home;
 };
@@ -60,4 +60,4 @@ struct StageOfStep {
 // no time. Buffers move in the order in which they are started, one after the other, reads and writes alike.
 PredictedStep predict_step(std::span<const StageOfStep> stages);
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

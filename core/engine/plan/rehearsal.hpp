@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "plan/predicted_step.hpp"
-#include "step/plugin_set.hpp"
+#include "stage/plugin_set.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::plan {
 
 // What a stage's instructions take, and how fast its buffers move.
 struct StageCosts {
@@ -20,8 +20,8 @@ struct StageCosts {
 class Rehearsal {
  public:
   // Makes a step to warm up and a few more. `config` leaves nothing open. [collective] over the run
-  Rehearsal(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankNumbers& place,
-            const MakeGroups& make_groups);
+  Rehearsal(const config::RunConfig& config, plugins::PluginRegistry& registry, const stage::RankNumbers& place,
+            const stage::MakeGroups& make_groups);
 
   const InstructionCosts& costs() const { return costs_; }
   double step_s() const { return step_s_; }  // the median, of this rank
@@ -39,13 +39,13 @@ class Rehearsal {
   void measure_speed(std::int64_t read_ahead);
   void tell_stages(int stages);
 
-  PluginSet plugins_;
-  std::unique_ptr<GroupProvider> groups_;
-  std::unique_ptr<Session> session_;
+  stage::PluginSet plugins_;
+  std::unique_ptr<group::GroupProvider> groups_;
+  std::unique_ptr<step::Session> session_;
   InstructionCosts costs_;
   double step_s_ = 0.0;
   HomeSpeed speed_;
   std::vector<StageCosts> stages_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::plan

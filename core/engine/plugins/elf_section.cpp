@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 namespace {
 
 #if defined(__x86_64__)
@@ -108,4 +108,4 @@ std::string read_elf_section(const std::string& path, const std::string& section
   throw DamagedFile("is not a Strata plugin (it has no section " + section + ")");
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

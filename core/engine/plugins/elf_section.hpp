@@ -2,7 +2,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Error of a file that is not a usable plugin. The text does not name the file; the caller adds the path.
 class DamagedFile : public std::runtime_error {
@@ -15,4 +15,4 @@ class DamagedFile : public std::runtime_error {
 // than 1 MiB, and files that cannot be opened or are not regular; does not block on a pipe.
 std::string read_elf_section(const std::string& path, const std::string& section);
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -8,7 +8,7 @@
 
 #include "plugins/host_context.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::string EnginePlugins::missing(const std::string& kind, const std::string& p
   return "there is no " + kind + " plugin '" + plugin + "'";
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -9,7 +9,7 @@
 #include "config/plugin_source.hpp"
 #include "plugins/registry.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Opens a registry that searches `plugin_path` (folders separated by colons, may be empty) before the usual folders.
 std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
@@ -35,4 +35,4 @@ class EnginePlugins final : public config::PluginSource {
   std::shared_ptr<PluginRegistry> registry_;
 };
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

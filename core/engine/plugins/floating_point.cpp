@@ -6,7 +6,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 namespace {
 
@@ -55,4 +55,4 @@ std::string changed_floating_point(std::uint64_t before) {
          "code of its own sets before it returns";
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

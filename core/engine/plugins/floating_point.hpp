@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Returns the control register without its status flags; 0 on unknown processors.
 std::uint64_t floating_point_control();
@@ -13,4 +13,4 @@ std::uint64_t floating_point_control();
 // `before`.
 std::string changed_floating_point(std::uint64_t before);
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

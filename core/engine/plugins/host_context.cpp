@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 void HostContext::log(LogLevel level, const std::string& text) {
   static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
@@ -23,4 +23,4 @@ void* HostContext::extension(const char* id) {
   return std::string_view(id) == OwnExchange::id ? static_cast<void*>(around_.own_exchange) : nullptr;
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

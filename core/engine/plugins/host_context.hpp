@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Environment of a plugin, in addition to its name and options.
 struct Surroundings {
@@ -43,4 +43,4 @@ class HostContext final : public PluginContext {
   Surroundings around_;
 };
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -9,7 +9,7 @@
 #include "plugins/elf_section.hpp"
 #include "plugins/floating_point.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 namespace {
 
 constexpr const char* entry_symbol = "strata_plugin_entry_v1";
@@ -78,4 +78,4 @@ const PluginEntry& load_library(const std::string& path, const Manifest& manifes
   return *entry;
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

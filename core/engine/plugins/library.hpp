@@ -6,7 +6,7 @@
 
 #include "plugins/manifest.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Loads the library and returns its entry; later calls with the same path return the same entry. Throws DamagedFile
 // (its text does not name the file) if it cannot be loaded, exports no entry, or its entry and `manifest` differ.
@@ -15,4 +15,4 @@ namespace strata::plugin_host {
 // Not thread-safe.
 const PluginEntry& load_library(const std::string& path, const Manifest& manifest);
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -18,7 +18,7 @@
 #include "text/printable.hpp"
 #include "text/size.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 namespace {
 
 constexpr const char* to_save_memory =
@@ -40,7 +40,7 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
     return std::string("the machine is out of memory") + to_save_memory;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return first_line(error) + to_save_memory;
   if (const std::int64_t bytes = bytes_refused(error.what()); bytes > 0)
-    return "the machine is out of memory: " + config::format_bytes(bytes) + " were requested at once" + to_save_memory;
+    return "the machine is out of memory: " + text::format_bytes(bytes) + " were requested at once" + to_save_memory;
   // oneDNN's, for memory that its code is to be written to
   if (std::string_view(error.what()).starts_with("could not create a primitive"))
     return std::string("the machine is out of memory") + to_save_memory;
@@ -113,4 +113,4 @@ void silence_libraries() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Returns the first line of an error's text, without the stack traces and source places that libraries add.
 std::string first_line(const std::exception& error);
@@ -31,4 +31,4 @@ decltype(auto) for_program(Work&& work) {
 // the rest concerns its internals.
 void silence_libraries();
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

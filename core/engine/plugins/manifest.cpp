@@ -15,7 +15,7 @@
 #include "text/nearest.hpp"
 #include "text/printable.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 namespace {
 
 using nlohmann::json;
@@ -79,7 +79,7 @@ std::vector<Capability> read_capabilities(const json& object, PluginKind kind) {
     if (!capability) {
       std::vector<std::string> known;
       for (const CapabilityInfo& info : capabilities) known.emplace_back(info.name);
-      throw DamagedFile("declares the unknown capability '" + name + "': " + config::suggestion(name, known));
+      throw DamagedFile("declares the unknown capability '" + name + "': " + text::suggestion(name, known));
     }
     const PluginKind owner = capabilities[static_cast<std::size_t>(*capability)].kind;
     if (owner != kind) {
@@ -238,7 +238,7 @@ void parse_manifest(const std::string& text, Manifest& manifest) {
   // After the ABI: a newer host may know more kinds.
   if (!known)
     throw DamagedFile("has the unknown kind '" + kind +
-                      "': " + config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
+                      "': " + text::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   if (!is_plugin_name(name))
     throw DamagedFile("has the name '" + name + "'; a name consists of a-z, 0-9 and _, and does not begin with _");
   manifest.author = text_field(object, "author");
@@ -257,4 +257,4 @@ void parse_manifest(const std::string& text, Manifest& manifest) {
                         "; it has no such choice or switch");
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

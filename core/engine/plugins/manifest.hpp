@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Promise of how closely a plugin reproduces the reference results. A larger kind is a weaker promise.
 struct Equivalence {
@@ -70,4 +70,4 @@ std::string full_name(const Manifest& manifest);                  // "" if kind 
 // `manifest`, so that a listing can name an unusable plugin.
 void parse_manifest(const std::string& text, Manifest& manifest);
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

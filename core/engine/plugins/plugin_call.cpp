@@ -8,7 +8,7 @@
 #include "plugins/floating_point.hpp"
 #include "plugins/machine_error.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 namespace {
 
 // Whether libtorch says that an operator needs values, which tensors on meta do not have.
@@ -69,4 +69,4 @@ void rethrow_from_plugin(const std::string& plugin, const std::string& function)
   }
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

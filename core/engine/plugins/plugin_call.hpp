@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Rethrows the current exception with the prefix "plugin NAME: FUNCTION: ". UserError and EnvironmentError keep their
 // class; errors of the machine (machine_error) become EnvironmentError; everything else, including any
@@ -78,8 +78,4 @@ decltype(auto) plugin_call(const std::string& plugin, Function&& function, int r
   return plugin_call(plugin, on_rank, std::forward<Work>(work));
 }
 
-}  // namespace strata::plugin_host
-
-namespace strata::runtime {
-using plugin_host::plugin_call;
-}
+}  // namespace strata::plugins

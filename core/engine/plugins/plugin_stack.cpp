@@ -5,7 +5,7 @@
 #include "plugins/plugin_call.hpp"
 #include "plugins/shutdown_watch.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 void PluginStack::shutdown(const Plugin* first) {
   if (running_ == 0) return;
@@ -32,4 +32,4 @@ PluginStack::~PluginStack() {
   while (!plugins_.empty()) plugins_.pop_back();
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

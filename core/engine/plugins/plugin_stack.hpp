@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // Owns a run's plugins in order of creation; a plugin may use those created before it. All are shut down in reverse
 // order before any is destroyed; then they are destroyed in reverse order.
@@ -43,4 +43,4 @@ class PluginStack {
   std::size_t running_ = 0;  // number of running plugins, from the first
 };
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

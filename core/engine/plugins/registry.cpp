@@ -16,7 +16,7 @@
 #include "plugins/plugin_call.hpp"
 #include "text/nearest.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,7 +189,7 @@ void PluginRegistry::not_found(PluginKind kind, const std::string& name) {
     }
   }
   std::string text = "no plugin " + full_name(kind, name) + other_kind;
-  if (!known.empty()) text += "; nearest: " + config::nearest(name, known) + "; known:";
+  if (!known.empty()) text += "; nearest: " + text::nearest(name, known) + "; known:";
   for (const std::string& one : known) text += " " + one;
   if (known.empty()) text += "; no " + std::string(to_string(kind)) + " plugin is known";
   text += "; folders tried:";
@@ -232,4 +232,4 @@ std::unique_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
   return plugin;
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

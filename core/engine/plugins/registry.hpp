@@ -12,7 +12,7 @@
 
 #include "plugins/manifest.hpp"
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 struct SearchFolder {
   std::filesystem::path folder;
@@ -93,4 +93,4 @@ class PluginRegistry {
   std::vector<const FoundPlugin*> loaded_;
 };
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

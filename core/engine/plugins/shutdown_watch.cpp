@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 namespace {
 
@@ -118,4 +118,4 @@ void ShutdownWatch::serve() {
   }
 }
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-namespace strata::plugin_host {
+namespace strata::plugins {
 
 // RAII watchdog during the shutdown of plugins, one after the other.
 class ShutdownWatch {
@@ -42,4 +42,4 @@ class WaitForRanks {
   WaitForRanks& operator=(const WaitForRanks&) = delete;
 };
 
-}  // namespace strata::plugin_host
+}  // namespace strata::plugins

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 struct Communication {
@@ -81,4 +81,4 @@ Program add_communication(const Program& program, int stage, const Timeline& tim
   return result;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -5,7 +5,7 @@
 
 #include "program/passes.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 class EndOfStep {
@@ -156,4 +156,4 @@ Program pending_updates(const Program& program) {
   return updates;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -1,6 +1,6 @@
 #include "program/passes.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 Op op_of(ComputeKind kind) {
@@ -56,4 +56,4 @@ Program expand_layers(const std::vector<ComputeAction>& order, const Placement& 
   return program;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 constexpr std::size_t columns_around_mark = 10;
@@ -118,4 +118,4 @@ std::string draw_grid(const Timeline& timeline, bool label_chunks) {
   return write_rows(std::move(rows), 0, static_cast<std::size_t>(-1));
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

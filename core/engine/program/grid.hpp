@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::program {
 
 // A marked action of a stage's order, by index. An index past the end marks the position after the last action.
 struct Mark {
@@ -24,4 +24,4 @@ std::string draw_grid(const ComputeOrders& orders, const Placement& placement, c
 // 2000.
 std::string draw_grid(const Timeline& timeline, bool label_chunks);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace strata::runtime {
+namespace strata::program {
 
 UpdatedBy step_of(UpdatedBy by) {
   return by == UpdatedBy::Kept ? UpdatedBy::ThisStep : by;
@@ -108,4 +108,4 @@ std::string to_string(const Instruction& instruction) {
   return text;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::program {
 
 enum class Op {
   // Compute: one layer, one micro-batch. The Forward of a chunk's first layer, or the backward of its last, waits for
@@ -124,4 +124,4 @@ std::string to_string(const Instruction& instruction);
 std::string to_string(Op op);
 std::string to_string(Phase phase);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

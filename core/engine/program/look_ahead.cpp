@@ -4,7 +4,7 @@
 
 #include "program/passes.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 // Each stage's order and then the same again, with micro-batches that follow the first ones.
@@ -80,4 +80,4 @@ LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
   return found;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -11,7 +11,7 @@
 #include <array>
 #include <numeric>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 // The actions of each stage from its `begin` to its `end`.
@@ -123,19 +123,19 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
   }
   check_layers_per_chunk(shape, static_cast<int>(layers.size()));
   const auto place = [&] { return plugin.place(layers, shape); };
-  StepPlan plan{shape, plugin_call(scheduler, "place", place), {}};
+  StepPlan plan{shape, plugins::plugin_call(scheduler, "place", place), {}};
   validate_placement(scheduler, plan.placement, shape, static_cast<int>(layers.size()));
   check_follows(scheduler, plan.placement, shape);
   plan.shape = with_costs(shape, layers, plan.placement);
   for (int stage = 0; stage < shape.stages; ++stage) {
     const auto order = [&] { return plugin.order(plan.shape, stage); };
-    plan.orders.push_back(plugin_call(scheduler, "order (stage " + std::to_string(stage) + ")", order));
+    plan.orders.push_back(plugins::plugin_call(scheduler, "order (stage " + std::to_string(stage) + ")", order));
   }
   validate_orders(scheduler, plan.orders, plan.placement, shape);
   std::vector<std::optional<int>> bounds;
   for (int stage = 0; stage < shape.stages; ++stage) {
     const auto peak = [&] { return plugin.peak_live(plan.shape, stage); };
-    bounds.push_back(plugin_call(scheduler, "peak_live (stage " + std::to_string(stage) + ")", peak));
+    bounds.push_back(plugins::plugin_call(scheduler, "peak_live (stage " + std::to_string(stage) + ")", peak));
   }
   validate_peak_live(scheduler, plan.orders, plan.placement, bounds);
   return plan;
@@ -227,4 +227,4 @@ Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const
   return program;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

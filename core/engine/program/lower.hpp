@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace strata::runtime {
+namespace strata::program {
 
 // Checked pipeline plan of a run, the same on every rank.
 struct StepPlan {
@@ -49,4 +49,4 @@ Program lower_pending_updates(const StepPlan& plan, const LayerOptions& layers, 
 Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,
                          int micro_batches);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 class Overlap {
@@ -165,4 +165,4 @@ Program overlap_movement(const Program& program, const ParameterUse& use, std::i
   return Overlap(program, use, bytes).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

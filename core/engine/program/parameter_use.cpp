@@ -1,6 +1,6 @@
 #include "program/parameter_use.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 
 bool writes_gradient(const Instruction& instruction, const FlatParameterSize& parameter) {
   if (!parameter.trainable) return false;
@@ -26,4 +26,4 @@ Program weave(const Program& program, const Append& before, const Append& after)
   return result;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::program {
 
 struct FlatParameterSize {
   std::int64_t elements = 0;  // elements of the full values
@@ -72,4 +72,4 @@ bool writes_gradient(const Instruction& instruction, const FlatParameterSize& pa
 using Append = std::function<void(std::size_t position, const Instruction& compute, Program& result)>;
 Program weave(const Program& program, const Append& before, const Append& after);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

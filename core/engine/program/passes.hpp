@@ -4,7 +4,7 @@
 #include "program/timeline.hpp"
 #include "program/update_plan.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 
 // ---- Pass 1: expands chunks to layers (expand.cpp)
 
@@ -123,4 +123,4 @@ Program add_tiers(const Program& program, const ParameterUse& use, const std::ve
 // makes them end. 0 changes nothing.
 Program overlap_movement(const Program& program, const ParameterUse& use, std::int64_t bytes);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 struct Contributions {
@@ -61,4 +61,4 @@ Program add_reduction(const Program& program, const ParameterUse& use, int updat
   return weave(program, before, after);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -4,7 +4,7 @@
 #include <optional>
 #include <tuple>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 // Positions count the compute instructions of the program.
@@ -250,4 +250,4 @@ Program add_residency(const Program& program, const ParameterUse& use, const Loo
       [&](std::size_t position, const Instruction&, Program& result) { append(releases[position], result); });
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

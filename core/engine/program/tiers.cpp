@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 // The buffers of a layer's inputs that are away. A micro-batch takes the lowest free one.
@@ -225,4 +225,4 @@ Program add_tiers(const Program& program, const ParameterUse& use, const std::ve
   return Tiers(use, replicated).run(program);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <tuple>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 // The results that actions wait for: of a forward or a backward, by chunk and micro-batch.
@@ -153,4 +153,4 @@ Timeline simulate(const ComputeOrders& orders, const Placement& placement, const
   return Simulation(orders, placement, time_of, travel, not_before).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::program {
 
 // Order of compute actions in one step; one entry per stage.
 using ComputeOrders = std::vector<std::vector<ComputeAction>>;
@@ -62,4 +62,4 @@ Timeline simulate(const ComputeOrders& orders, const Placement& placement,
                   const std::function<std::int64_t(const ComputeAction&)>& time_of,
                   const std::function<std::int64_t(const ComputeAction&)>& not_before = {});
 
-}  // namespace strata::runtime
+}  // namespace strata::program

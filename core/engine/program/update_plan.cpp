@@ -5,7 +5,7 @@
 
 #include "program/parameter_use.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 
 bool UpdatePlan::has_sums() const {
   return std::ranges::find(sums_of_round, true) != sums_of_round.end();
@@ -47,4 +47,4 @@ UpdatePlan deferred_updates(const std::vector<int>& parameters, const std::vecto
   return plan;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

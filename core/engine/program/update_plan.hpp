@@ -5,7 +5,7 @@
 
 #include "program/instruction.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 
 struct ParameterUse;
 
@@ -52,4 +52,4 @@ UpdatePlan all_updates(UpdatePlace place, const std::vector<int>& parameters, co
 UpdatePlan deferred_updates(const std::vector<int>& parameters, const std::vector<bool>& sums_of_round,
                             const ParameterUse& use, double at_end);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 // Identifies a transfer at both ends: gradient or activation, sending chunk, micro-batch.
@@ -167,4 +167,4 @@ void validate_communication(const std::vector<Program>& stages, const Placement&
   Rendezvous(stages, placement).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -7,7 +7,7 @@
 
 #include <strata/format.hpp>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 class EndOfStepCheck : ProgramCheck {
@@ -252,4 +252,4 @@ void validate_end_of_step(const Program& program, const ParameterUse& use, const
                           const std::vector<bool>& sums_of_round, int updates, bool synchronizes) {
   EndOfStepCheck(program, use, replicated, sums_of_round, updates, synchronizes).run();
 }
-}  // namespace strata::runtime
+}  // namespace strata::program

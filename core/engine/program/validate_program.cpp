@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-namespace strata::runtime {
+namespace strata::program {
 
 void fail(const std::string& text, const Program& program, std::size_t index) {
   constexpr std::size_t instructions_around = 4;
@@ -190,4 +190,4 @@ void validate_reduction(const Program& program, const ParameterUse& use) {
   ReductionCheck(program, use).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

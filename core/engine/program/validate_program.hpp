@@ -3,7 +3,7 @@
 #pragma once
 #include "program/parameter_use.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 
 // Throws a Bug that marks the instruction at `index`.
 [[noreturn]] void fail(const std::string& text, const Program& program, std::size_t index);
@@ -60,4 +60,4 @@ void validate_versions(const Program& program, const ParameterUse& use, bool res
 // backward, with the same micro-batch. Nothing is brought twice, and nothing stays after the step.
 void validate_tiers(const Program& program, const ParameterUse& use);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

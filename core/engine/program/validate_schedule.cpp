@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 std::string count(std::size_t number, const std::string& noun) {
@@ -280,4 +280,4 @@ void validate_peak_live(const std::string& scheduler, const ComputeOrders& order
                         std::to_string(*declared[stage]));
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-namespace strata::runtime {
+namespace strata::program {
 
 // Error about orders of a scheduler that cannot be carried out: a fault of the plugin, unlike the plugin's own errors,
 // which refuse a shape.
@@ -35,4 +35,4 @@ void validate_orders(const std::string& scheduler, const ComputeOrders& orders, 
 void validate_peak_live(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
                         const std::vector<std::optional<int>>& declared);
 
-}  // namespace strata::runtime
+}  // namespace strata::program

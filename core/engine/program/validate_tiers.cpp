@@ -2,7 +2,7 @@
 
 #include "program/validate_program.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 class TiersCheck : ProgramCheck {
@@ -136,4 +136,4 @@ void validate_tiers(const Program& program, const ParameterUse& use) {
   TiersCheck(program, use).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -6,7 +6,7 @@
 
 #include <strata/format.hpp>
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 constexpr int newest = -1;
@@ -97,4 +97,4 @@ void validate_versions(const Program& program, const ParameterUse& use, bool res
   VersionsCheck(program, use, resident).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -4,7 +4,7 @@
 
 #include "program/passes.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 namespace {
 
 class Versions {
@@ -94,4 +94,4 @@ Program add_versions(const Program& program, const ParameterUse& use) {
   return Versions(program, use).run();
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

@@ -89,7 +89,7 @@ void CsvFolder::put(const std::string& figure, std::int64_t samples, double valu
   ReportFile& file = file_of(name + ".csv");
   if (file.size() == 0)
     file.write(std::string(header) + figure.substr(figure.find('/', figure.find('/') + 1) + 1) + "\n");
-  file.write(formatted("%lld,%.17g\n", static_cast<long long>(samples), value));
+  file.write(text::formatted("%lld,%.17g\n", static_cast<long long>(samples), value));
 }
 
 }  // namespace strata::report

@@ -34,7 +34,7 @@ class GradientDigest {
   std::vector<ParameterDigest> over_run(Group& world, at::Device device, double scale) const;
 
  private:
-  runtime::ParameterNumbers parameters_;
+  step::ParameterNumbers parameters_;
   at::Tensor signs_;          // fp64, two periods
   std::vector<double> sums_;  // by parameter: projection, squared norm
 };

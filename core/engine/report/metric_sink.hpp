@@ -13,12 +13,12 @@ namespace strata::report {
 
 // State of a run after its last step.
 struct RunEnd {
-  std::int64_t steps_done = 0;                     // number of steps, including those before a resume
-  int stopped_by = 0;                              // signal that ended the run before train.steps, or 0
-  std::string saved_in;                            // folder of the last checkpoint, or empty
-  std::optional<double> predicted_step_s;          // duration of a step that `offload: auto` predicts
-  std::vector<RankUsage> ranks;                    // by rank
-  std::map<std::string, runtime::Metric> metrics;  // metrics of rank 0's plugins
+  std::int64_t steps_done = 0;                   // number of steps, including those before a resume
+  int stopped_by = 0;                            // signal that ended the run before train.steps, or 0
+  std::string saved_in;                          // folder of the last checkpoint, or empty
+  std::optional<double> predicted_step_s;        // duration of a step that `offload: auto` predicts
+  std::vector<RankUsage> ranks;                  // by rank
+  std::map<std::string, stage::Metric> metrics;  // metrics of rank 0's plugins
 };
 
 // Receives the figures of a run on one rank. The constructor opens the files and leaves their content, so that a path

@@ -29,12 +29,12 @@ Progress::Progress(std::ostream* out, bool terminal, std::int64_t steps, std::in
 namespace {
 std::string duration(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
-  return whole >= 3600 ? formatted("%lldh%02lldm", whole / 3600, whole % 3600 / 60)
-                       : formatted("%lldm%02llds", whole / 60, whole % 60);
+  return whole >= 3600 ? text::formatted("%lldh%02lldm", whole / 3600, whole % 3600 / 60)
+                       : text::formatted("%lldm%02llds", whole / 60, whole % 60);
 }
 
 std::string text_of(const ValidationResult& validation) {
-  return formatted("  validation loss %.4f, perplexity %.2f", validation.loss, validation.perplexity());
+  return text::formatted("  validation loss %.4f, perplexity %.2f", validation.loss, validation.perplexity());
 }
 
 std::string progress_bar(double part) {
@@ -60,12 +60,12 @@ void Progress::write(const StepRecord& record) {
       timed_ > 0 || last ? "  left " + duration(seconds_a_step * static_cast<double>(steps_ - record.step - 1)) : "";
   const std::string validation = record.validation ? text_of(*record.validation) : "";
   // Parts in the order in which a narrow terminal can do without them: the last first.
-  const std::string place = place_of(record.step) + formatted("  loss %.4f", record.outcome.loss);
+  const std::string place = place_of(record.step) + text::formatted("  loss %.4f", record.outcome.loss);
   const std::string skipped = record.applied ? "" : "  SKIPPED: gradient not finite";
-  const std::string norm = formatted("  norm %.3f", record.outcome.gradient_norm);
-  const std::string rate = formatted("  lr %.3g", record.learning_rate);
+  const std::string norm = text::formatted("  norm %.3f", record.outcome.gradient_norm);
+  const std::string rate = text::formatted("  lr %.3g", record.learning_rate);
   const std::string speed =
-      formatted("  %.0f tokens/s", recent_.seconds > 0.0 ? recent_.tokens / recent_.seconds : 0.0);
+      text::formatted("  %.0f tokens/s", recent_.seconds > 0.0 ? recent_.tokens / recent_.seconds : 0.0);
   if (!terminal_) {
     print(place + norm + rate + speed + left + validation + skipped);
     recent_ = {};
@@ -100,7 +100,7 @@ void Progress::print(const std::string& line) {
 }
 
 std::string Progress::place_of(std::int64_t step) const {
-  return formatted("step %lld/%lld", static_cast<long long>(step + 1), static_cast<long long>(steps_));
+  return text::formatted("step %lld/%lld", static_cast<long long>(step + 1), static_cast<long long>(steps_));
 }
 
 void Progress::add_speed(const Timed& step) {

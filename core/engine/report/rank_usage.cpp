@@ -6,7 +6,7 @@
 #include <string>
 
 #include "group/numbers.hpp"
-#include "step/seconds_since.hpp"
+#include "stage/seconds_since.hpp"
 #include "step/session.hpp"
 
 namespace strata::report {
@@ -29,7 +29,7 @@ std::int64_t status_field(const std::string& field) {
 
 }  // namespace
 
-UsageMeter::UsageMeter(runtime::Session& session) : session_(session) {
+UsageMeter::UsageMeter(step::Session& session) : session_(session) {
   session.store().reset_peaks();
   // Gives freed heap pages back and lets VmHWM start again from now; nothing where the kernel does not allow it.
   malloc_trim(0);
@@ -45,14 +45,14 @@ std::vector<RankUsage> UsageMeter::of_ranks() const {
   mine.peak_resident = status_field("VmHWM:");
   mine.processor =
       static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
-  mine.elapsed = static_cast<std::int64_t>(1e6 * runtime::seconds_since(begin_));
-  for (const auto& [name, group] : session_.groups()) {
+  mine.elapsed = static_cast<std::int64_t>(1e6 * stage::seconds_since(begin_));
+  for (const auto& [name, group] : session_.stage().groups.all()) {
     mine.sent += group->traffic().total_bytes();
     for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
   }
-  mine.read = session_.stage().buffers->traffic().read;
-  mine.written = session_.stage().buffers->traffic().written;
-  return runtime::gather_values(*session_.stage().world, session_.store().device(), mine);
+  mine.read = session_.stage().values.buffers().traffic().read;
+  mine.written = session_.stage().values.buffers().traffic().written;
+  return group::gather_values(session_.stage().groups.world(), session_.store().device(), mine);
 }
 
 }  // namespace strata::report

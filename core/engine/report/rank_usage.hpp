@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::step {
 class Session;
 }
 
@@ -33,12 +33,12 @@ static_assert(std::is_trivially_copyable_v<RankUsage> && std::has_unique_object_
 // Measures peak memory and processor time of this process from its construction on.
 class UsageMeter {
  public:
-  explicit UsageMeter(runtime::Session& session);
+  explicit UsageMeter(step::Session& session);
   // Returns the usage of each rank, by rank. [collective] over the run
   std::vector<RankUsage> of_ranks() const;
 
  private:
-  runtime::Session& session_;
+  step::Session& session_;
   std::chrono::steady_clock::time_point begin_;
   std::clock_t processor_begin_;
 };

@@ -49,14 +49,14 @@ nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
-nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metrics) {
+nlohmann::json metrics_json(const std::map<std::string, stage::Metric>& metrics) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, metric] : metrics) json[name] = {{"value", number(metric.value)}, {"unit", metric.unit}};
   return json;
 }
 
 // What a step, or a run, waited for collectives of the tensor group; null where there is none.
-nlohmann::json tensor_json(const runtime::TensorTimes& times) {
+nlohmann::json tensor_json(const stage::TensorTimes& times) {
   if (times.alone_bytes + times.beside_bytes == 0) return nullptr;
   const std::optional<double> hidden = times.hidden();
   return {{"alone_s", times.alone},
@@ -81,7 +81,7 @@ nlohmann::json to_json(const ValidationResult& validation) {
 }
 
 nlohmann::json to_json(const StepRecord& record) {
-  const runtime::StepTimes& times = record.outcome.times;
+  const step::StepTimes& times = record.outcome.times;
   nlohmann::json json = {
       {"step", record.step + 1},
       {"loss", number(record.outcome.loss)},
@@ -163,27 +163,28 @@ std::string summary_table(const RunSummary& summary) {
   const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
   out << (summary.steps == 0
-              ? formatted("no step was made: %lld were before", static_cast<long long>(summary.steps_done))
-              : formatted("steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
-                          static_cast<long long>(summary.steps), first, last, summary.median_step_s,
-                          summary.tokens_per_s))
+              ? text::formatted("no step was made: %lld were before", static_cast<long long>(summary.steps_done))
+              : text::formatted("steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
+                                static_cast<long long>(summary.steps), first, last, summary.median_step_s,
+                                summary.tokens_per_s))
       << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "")
       << (summary.made_again > 0 ? ", updates made again " + std::to_string(summary.made_again) : "") << "\n";
   if (summary.predicted_step_s && summary.steps > 0)
-    out << formatted("offload: auto expected %.3f s a step; the median is %+.1f %% off\n", *summary.predicted_step_s,
-                     100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
+    out << text::formatted("offload: auto expected %.3f s a step; the median is %+.1f %% off\n",
+                           *summary.predicted_step_s,
+                           100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
   if (const std::optional<double> hidden = summary.tensor.hidden()) {
     const double steps = static_cast<double>(std::max<std::int64_t>(summary.steps, 1));
-    out << formatted(
+    out << text::formatted(
         "tensor parallelism: %.3f s a step waited for collectives; products hid %.0f %% of those beside "
         "them\n",
         summary.tensor.waited() / steps, 100.0 * *hidden);
   }
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;
-    out << formatted("validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss,
-                     found.perplexity(), summary.best_validation->result.loss,
-                     static_cast<long long>(summary.best_validation->step + 1));
+    out << text::formatted("validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss,
+                           found.perplexity(), summary.best_validation->result.loss,
+                           static_cast<long long>(summary.best_validation->step + 1));
   }
   using Values = std::vector<std::int64_t>;  // by rank
   std::vector<std::pair<std::string, Values>> rows;
@@ -203,8 +204,8 @@ std::string summary_table(const RunSummary& summary) {
   row("offload written", [](const RankUsage& usage) { return usage.written; });
   int width = 12;
   for (const auto& [name, values] : rows) width = std::max(width, static_cast<int>(name.size()));
-  out << formatted("%-*s", width + 2, "peak bytes");
-  const auto cell = [&](const std::string& text) { out << formatted(" %14s", text.c_str()); };
+  out << text::formatted("%-*s", width + 2, "peak bytes");
+  const auto cell = [&](const std::string& text) { out << text::formatted(" %14s", text.c_str()); };
   const bool all = summary.ranks.size() <= ranks_shown;
   if (!all) {
     cell("least");
@@ -214,14 +215,14 @@ std::string summary_table(const RunSummary& summary) {
   for (std::size_t rank = 0; all && rank < summary.ranks.size(); ++rank) cell("rank " + std::to_string(rank));
   out << "\n";
   for (const auto& [name, values] : rows) {
-    out << formatted("  %-*s", width, name.c_str());
+    out << text::formatted("  %-*s", width, name.c_str());
     if (!all) {
       const auto least = std::ranges::min_element(values), most = std::ranges::max_element(values);
-      cell(config::format_bytes(*least));
-      cell(config::format_bytes(*most));
+      cell(text::format_bytes(*least));
+      cell(text::format_bytes(*most));
       cell("rank " + std::to_string(most - values.begin()));
     }
-    for (std::size_t rank = 0; all && rank < values.size(); ++rank) cell(config::format_bytes(values[rank]));
+    for (std::size_t rank = 0; all && rank < values.size(); ++rank) cell(text::format_bytes(values[rank]));
     out << "\n";
   }
   return out.str();

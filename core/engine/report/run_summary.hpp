@@ -29,10 +29,10 @@ struct RunSummary {
   std::vector<double> step_seconds;
   std::optional<StepValidation> last_validation;
   std::optional<StepValidation> best_validation;  // validation with the smallest loss, the first of equals
-  runtime::TensorTimes tensor;                    // rank 0's waits in all steps
+  stage::TensorTimes tensor;                      // rank 0's waits in all steps
   std::vector<RankUsage> ranks;
-  std::map<std::string, runtime::Metric> metrics;  // metrics of rank 0's plugins at the end
-  std::map<std::string, std::string> setup;        // plugin slot to plugin name, and sizes of the run
+  std::map<std::string, stage::Metric> metrics;  // metrics of rank 0's plugins at the end
+  std::map<std::string, std::string> setup;      // plugin slot to plugin name, and sizes of the run
 };
 
 double median(std::vector<double> values);

@@ -10,7 +10,7 @@
 #include "config/run_config.hpp"
 #include "plugins/registry.hpp"
 
-namespace strata::config {
+namespace strata::resolve {
 
 // Translation of one key.
 struct DialectLine {
@@ -40,26 +40,26 @@ struct Translation {
 };
 
 // Completes the lines of derived keys (DialectLine::derived). Call it after resolve.
-void say_derived(Translation& translation, const std::vector<Resolved>& listing);
+void say_derived(Translation& translation, const std::vector<config::Resolved>& listing);
 
 class Dialect {
  public:
   virtual ~Dialect() = default;
-  virtual bool recognises(const Node& config) const = 0;
+  virtual bool recognises(const config::Node& config) const = 0;
   // Replaces trees[1] by its translation. trees[0] are the defaults; trees[2], if present, are settings, which override
   // the file. Throws UserError: place, key, value, reason, alternative.
-  virtual Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
+  virtual Translation translate(std::vector<config::Node>& trees, const config::PluginSource& plugins,
                                 const DialectAnswers& answers) const = 0;
   // Finds values that `translation`, with which `run` was resolved, leaves open, and adds them to `answers`. Returns
   // true if there were any; the config is then translated and resolved again. Only a process that starts all ranks may
   // measure free memory: see World::starts_ranks. Throws UserError. [any rank]
-  virtual bool answer(const Translation& translation, const RunConfig& run, const World& world,
-                      plugin_host::PluginRegistry& registry, DialectAnswers& answers) const = 0;
+  virtual bool answer(const Translation& translation, const config::RunConfig& run, const config::World& world,
+                      plugins::PluginRegistry& registry, DialectAnswers& answers) const = 0;
 };
 
 // Adds a dialect to this process. Called at a program's start, before any config is read.
 void add_dialect(std::unique_ptr<const Dialect> dialect);
 // Returns the dialect of a config; null: Strata's own keys.
-const Dialect* dialect_of(const Node& config);
+const Dialect* dialect_of(const config::Node& config);
 
-}  // namespace strata::config
+}  // namespace strata::resolve

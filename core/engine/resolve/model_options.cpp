@@ -5,13 +5,13 @@
 
 #include "plugins/engine_plugins.hpp"
 
-namespace strata::runtime {
+namespace strata::resolve {
 
 std::optional<std::string> architecture(const config::PluginChoice& choice, const OptionValues& options,
-                                        plugin_host::PluginRegistry& registry, const std::string& config_json) {
+                                        plugins::PluginRegistry& registry, const std::string& config_json) {
   try {
     const std::unique_ptr<PluginContext> context =
-        plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), options);
+        plugins::asking_context(registry.find(PluginKind::Model, choice.plugin), options);
     const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
     if (!config_json.empty()) model->configure(config_json);
     return model->hugging_face_config(at::kFloat);
@@ -25,7 +25,7 @@ bool acts_in_training_only(std::string_view option) {
 }
 
 std::vector<std::string> options_of_another_model(const config::PluginChoice& choice, const OptionValues& one,
-                                                  const OptionValues& other, plugin_host::PluginRegistry& registry) {
+                                                  const OptionValues& other, plugins::PluginRegistry& registry) {
   std::vector<std::string> differing;
   OptionValues in_evaluation = one;
   for (const std::string& name : other.names()) {
@@ -48,4 +48,4 @@ std::vector<std::string> options_of_another_model(const config::PluginChoice& ch
   return decisive.empty() ? differing : decisive;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::resolve

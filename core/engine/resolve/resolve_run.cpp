@@ -12,7 +12,7 @@
 #include "resolve/model_options.hpp"
 #include "step/learning_rate.hpp"
 
-namespace strata::runtime {
+namespace strata::resolve {
 
 namespace {
 
@@ -44,7 +44,7 @@ class FileOptions final : public OptionsInFile {
 
 // Throws UserError for an option that makes another model and has no effect beside the folder's config.json, though the
 // plugin does not report that the file sets it.
-void check_given(const config::RunConfig& run, plugin_host::PluginRegistry& registry, const std::string& name,
+void check_given(const config::RunConfig& run, plugins::PluginRegistry& registry, const std::string& name,
                  const std::string& config_json) {
   const config::PluginChoice& choice = run.model.plugin;
   if (acts_in_training_only(name)) return;
@@ -61,15 +61,15 @@ void check_given(const config::RunConfig& run, plugin_host::PluginRegistry& regi
 }
 
 // The model's sizes are those of the folder that its weights come from.
-void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& registry) {
+void take_file_options(config::RunConfig& run, plugins::PluginRegistry& registry) {
   if (run.model.init.empty()) return;
   FileOptions options(run);
   const config::PluginChoice& choice = run.model.plugin;
   const std::unique_ptr<PluginContext> context =
-      plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options, &options);
+      plugins::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options, &options);
   const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
   const std::string text = checkpoint::HuggingFaceFolder(run.model.init).config_text();
-  plugin_call(choice.kind + "/" + choice.name, "configure()", 0, [&] { model->configure(text); });
+  plugins::plugin_call(choice.kind + "/" + choice.name, "configure()", 0, [&] { model->configure(text); });
   if (!options.contradiction.empty()) throw UserError(choice.options_place, options.contradiction);
   for (const std::string& name : choice.given)
     if (!options.taken.contains(name)) check_given(run, registry, name, text);
@@ -78,32 +78,32 @@ void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& regi
 }  // namespace
 
 ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& world,
-                        std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
+                        std::shared_ptr<plugins::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data) {
   ResolvedRun run;
   run.registry = std::move(registry);
-  const config::Dialect* const dialect = trees.size() > 1 ? config::dialect_of(trees[1]) : nullptr;
-  config::DialectAnswers answers;
+  const Dialect* const dialect = trees.size() > 1 ? dialect_of(trees[1]) : nullptr;
+  DialectAnswers answers;
   do {
     std::vector<config::Node> own = trees;
     if (dialect != nullptr) run.translation = dialect->translate(own, plugins, answers);
     run.config = config::resolve(std::move(own), world, plugins, data);
     take_file_options(run.config, *run.registry);
   } while (dialect != nullptr && dialect->answer(*run.translation, run.config, world, *run.registry, answers));
-  RunLearningRate(run.config, *run.registry).check();
-  if (run.translation) config::say_derived(*run.translation, run.config.listing);
+  step::RunLearningRate(run.config, *run.registry).check();
+  if (run.translation) say_derived(*run.translation, run.config.listing);
   return run;
 }
 
 ResolvedRun read_run(
     const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
     config::DataSection data,
-    const std::function<void(std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry)>& extend) {
+    const std::function<void(std::vector<config::Node>& trees, plugins::PluginRegistry& registry)>& extend) {
   std::vector<config::Node> trees = config::read_trees(config_file, settings);
-  std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(config::plugin_path(trees));
+  std::shared_ptr<plugins::PluginRegistry> registry = plugins::open_registry(config::plugin_path(trees));
   if (extend) extend(trees, *registry);
-  const plugin_host::EnginePlugins plugins(registry);
+  const plugins::EnginePlugins plugins(registry);
   return resolve_run(std::move(trees), world, std::move(registry), plugins, data);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::resolve

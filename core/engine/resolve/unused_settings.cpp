@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace strata::runtime {
+namespace strata::resolve {
 
 namespace {
 
@@ -54,4 +54,4 @@ void check_program_keys(const config::RunConfig& run) {
     }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::resolve

@@ -5,7 +5,7 @@
 #include "config/tree.hpp"
 #include "resolve/resolve_run.hpp"
 
-namespace strata::runtime {
+namespace strata::resolve {
 
 // Throws UserError for a memory_budget that a training does not use. [any rank]
 void check_memory_budget(const ResolvedRun& run);
@@ -15,4 +15,4 @@ void check_memory_budget(const ResolvedRun& run);
 void check_program_keys(const std::vector<config::Node>& trees);
 void check_program_keys(const config::RunConfig& run);
 
-}  // namespace strata::runtime
+}  // namespace strata::resolve

@@ -2,7 +2,7 @@
 
 #include "run/implementation.hpp"
 #include "run/saved_model.hpp"
-#include "step/seconds_since.hpp"
+#include "stage/seconds_since.hpp"
 
 namespace strata {
 
@@ -77,7 +77,7 @@ data::TokenBatch Engine::Implementation::checked(const Batch& batch, const char*
 
 void Engine::Implementation::check_fresh(const char* call, const Where& where) const {
   if (started) return;
-  const std::string earlier = runtime::earlier_checkpoints(config(), "engine.resume()");
+  const std::string earlier = checkpoint::earlier_checkpoints(config(), "engine.resume()");
   if (!earlier.empty()) refuse(call, where, earlier);
 }
 
@@ -116,7 +116,7 @@ Loss Engine::forward(const Batch& batch, Where where) {
     if (engine.parts->forwards() == 0) {
       engine.begin = std::chrono::steady_clock::now();
       engine.valid_tokens = 0;
-      engine.run.session().compute_with(runtime::Session::Weights::Trained);
+      engine.run.session().compute_with(step::Session::Weights::Trained);
       engine.parts->begin(engine.run.scalars(engine.run.steps_done()));
     }
     engine.valid_tokens += checked_batch.valid_tokens;
@@ -149,8 +149,8 @@ StepResult Engine::step(Where where) {
            of(engine.parts->backwards(), accumulation) +
                " micro-batches went forward and backward; a step takes train.accumulation of them");
   return engine.conclude(engine.part([&] {
-    const runtime::StepOutcome outcome = engine.parts->finish(engine.run.session().counted(engine.valid_tokens));
-    return engine.run.conclude(engine.parts->input(), outcome, runtime::seconds_since(engine.begin));
+    const step::StepOutcome outcome = engine.parts->finish(engine.run.session().counted(engine.valid_tokens));
+    return engine.run.conclude(engine.parts->input(), outcome, stage::seconds_since(engine.begin));
   }));
 }
 
@@ -189,7 +189,7 @@ std::string Engine::save_checkpoint(Where where) {
     refuse("save_checkpoint", where, "checkpoint.path is not given, and checkpoints are saved in the folder it names");
   engine.check_fresh("save_checkpoint", where);
   engine.started = true;
-  return plugin_host::for_program([&] { return engine.run.save_checkpoint(); });
+  return plugins::for_program([&] { return engine.run.save_checkpoint(); });
 }
 
 bool Engine::resume(const std::string& from, Where where) {
@@ -200,17 +200,17 @@ bool Engine::resume(const std::string& from, Where where) {
   if (from == "latest" && engine.config().checkpoint.path.empty())
     refuse("resume", where,
            "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
-  runtime::check_resume(engine.resolved, from);
+  run::check_resume(engine.resolved, from);
   engine.resumes = true;
-  engine.started = engine.part([&] { return runtime::resume(engine.run, engine.resolved, from); }).has_value();
-  if (engine.started && steps_done() == steps()) plugin_host::for_program([&] { engine.write_export(); });
+  engine.started = engine.part([&] { return run::resume(engine.run, engine.resolved, from); }).has_value();
+  if (engine.started && steps_done() == steps()) plugins::for_program([&] { engine.write_export(); });
   return engine.started;
 }
 
 void Engine::export_weights(const std::string& folder, Where where) {
   Implementation& engine = *implementation_;
   engine.check_between_steps("export_weights", where);
-  plugin_host::for_program([&] { engine.run.export_weights(folder); });
+  plugins::for_program([&] { engine.run.export_weights(folder); });
 }
 
 bool Engine::validation_due() const {

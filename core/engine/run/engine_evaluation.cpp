@@ -16,7 +16,7 @@ double Engine::evaluate(Where where) {
     const auto progress = [&](std::int64_t done, std::int64_t samples) { engine.report.validating(done, samples); };
     return engine.run.validate(progress).value();
   });
-  if (engine.report.has_begun()) plugin_host::for_program([&] { engine.report.after_validation(engine.run, result); });
+  if (engine.report.has_begun()) plugins::for_program([&] { engine.report.after_validation(engine.run, result); });
   return result.loss;
 }
 
@@ -37,8 +37,8 @@ double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
     valid_tokens += tokens.valid_tokens;
   }
   return engine.part([&] {
-    runtime::Session& session = engine.run.session();
-    const at::Tensor sums = runtime::LossSums::zeros(session.store().device());
+    step::Session& session = engine.run.session();
+    const at::Tensor sums = step::LossSums::zeros(session.store().device());
     session.evaluate(batches, sums);
     return session.mean_losses(sums, valid_tokens).loss;
   });

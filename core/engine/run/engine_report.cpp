@@ -48,13 +48,13 @@ void Engine::Implementation::begin_report(const char* call, const Where& where) 
     report.begin(run);
     return false;
   };
-  runtime::Session& session = run.session();
-  plugin_host::for_program(
-      [&] { runtime::work_in_rounds(*session.stage().world, session.store().device(), open).check(); });
+  step::Session& session = run.session();
+  plugins::for_program(
+      [&] { checkpoint::work_in_rounds(session.stage().groups.world(), session.store().device(), open).check(); });
 }
 
 StepResult Engine::Implementation::conclude(const report::StepRecord& record) {
-  return plugin_host::for_program([&] {
+  return plugins::for_program([&] {
     report.after_step(run, record);
     if (run.steps_done() == config().train.steps) write_export();
     return result_of(record);

@@ -18,10 +18,10 @@ namespace strata {
 
 // Resolves the config of a program, with its own plugins and model; if `model` is null, the config names one. `settle`
 // then chooses open values, by plans and steps with the model before the run's own. Throws UserError.
-runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+resolve::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
                                          const config::World& world,
-                                         const std::function<void(runtime::ResolvedRun&)>& settle = {});
+                                         const std::function<void(resolve::ResolvedRun&)>& settle = {});
 
 // Throws "FILE:LINE: engine.CALL: text".
 [[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text);
@@ -30,8 +30,8 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
 class Engine::Implementation {
  public:
   // Opens the run. [collective]
-  Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
-                 const runtime::MakeGroups& make_groups);
+  Implementation(resolve::ResolvedRun resolved_run, const stage::RankNumbers& place,
+                 const stage::MakeGroups& make_groups);
 
   const config::RunConfig& config() const { return resolved.config; }
   // Throws the UserError of an illegal call.
@@ -53,14 +53,14 @@ class Engine::Implementation {
     } catch (...) {
       broken = true;
       run.stop();  // also where the program catches the error and goes on: nobody waits for what is under way
-      plugin_host::rethrow_to_program();
+      plugins::rethrow_to_program();
     }
   }
 
-  runtime::ResolvedRun resolved;
-  report::RunReport report;
-  runtime::Run run;
-  std::optional<runtime::StepInParts> parts;  // empty if a step cannot be cut into parts
+  resolve::ResolvedRun resolved;
+  run::RunReport report;
+  run::Run run;
+  std::optional<step::StepInParts> parts;  // empty if a step cannot be cut into parts
   std::uint64_t identity;
   bool started = false;                         // true: a step was begun, or a checkpoint was loaded
   bool resumes = false;                         // true: the program called resume

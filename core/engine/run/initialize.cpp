@@ -28,7 +28,7 @@ void check_no_model(const std::vector<config::Node>& trees) {
   }
 }
 
-void add(plugin_host::PluginRegistry& registry, ProgramPlugin plugin) {
+void add(plugins::PluginRegistry& registry, ProgramPlugin plugin) {
   registry.register_plugin(plugin.kind, plugin.name, std::move(plugin.make), std::move(plugin.options),
                            std::move(plugin.capabilities));
 }
@@ -71,49 +71,48 @@ std::uint64_t next_identity() {
 
 Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
                    const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
-  plugin_host::silence_libraries();
-  const launch::LaunchPlace place = launch::read_environment();
-  const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
-  const runtime::MakeGroups groups = runtime::launch_groups(place);
-  const auto settle = [&](runtime::ResolvedRun& run) {
-    runtime::settle_offload(run, rank, std::max(place.local_size, 1), groups, rank.rank == 0);
+  plugins::silence_libraries();
+  const group::LaunchPlace place = group::read_environment();
+  const stage::RankNumbers rank{place.rank, place.size, place.local_rank};
+  const stage::MakeGroups groups = run::launch_groups(place);
+  const auto settle = [&](resolve::ResolvedRun& run) {
+    plan::settle_offload(run, rank, std::max(place.local_size, 1), groups, rank.rank == 0);
   };
   return Engine(std::make_unique<Engine::Implementation>(
-      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place),
-                          settle),
-      rank, groups));
+      read_program_config(std::move(model), config_file, settings, std::move(plugins), run::world_of(place), settle), rank,
+      groups));
 }
 
 }  // namespace
 
-runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+resolve::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
                                          const config::World& world,
-                                         const std::function<void(runtime::ResolvedRun&)>& settle) {
+                                         const std::function<void(resolve::ResolvedRun&)>& settle) {
   const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
-  const auto extend = [&](std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry) {
+  const auto extend = [&](std::vector<config::Node>& trees, plugins::PluginRegistry& registry) {
     for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
-    runtime::check_program_keys(trees);
+    resolve::check_program_keys(trees);
     if (!held->model) return;
     check_no_model(trees);
     settings.push_back(std::string("model.plugin=") + program_model);
     trees.back() = config::read_settings(settings);
     add(registry, plugin_of(held));
   };
-  runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
-  runtime::check_program_keys(run.config);
-  runtime::check_memory_budget(run);
+  resolve::ResolvedRun run = resolve::read_run(config_file, settings, world, config::DataSection::Optional, extend);
+  resolve::check_program_keys(run.config);
+  resolve::check_memory_budget(run);
   if (settle) settle(run);
   held->lent = false;
   return run;
 }
 
-Engine::Implementation::Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
-                                       const runtime::MakeGroups& make_groups)
+Engine::Implementation::Implementation(resolve::ResolvedRun resolved_run, const stage::RankNumbers& place,
+                                       const stage::MakeGroups& make_groups)
     : resolved(std::move(resolved_run)),
       report({}, resolved.config, place.rank),
-      run(resolved, runtime::open_training(resolved.config, place.rank), place, make_groups),
-      parts(runtime::StepInParts::cut(run.session().program(), run.session().executor())),
+      run(resolved, run::open_training(resolved.config, place.rank), place, make_groups),
+      parts(step::StepInParts::cut(run.session().program(), run.session().executor())),
       identity(next_identity()) {
   run.try_writing(config().export_path);
   run.fill();
@@ -124,13 +123,12 @@ Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
   if (!model)
     throw UserError(
         "strata::initialize got a null model; leave the argument out to train the model that the config names");
-  return plugin_host::for_program(
-      [&] { return make_engine(std::move(model), config_file, settings, std::move(plugins)); });
+  return plugins::for_program([&] { return make_engine(std::move(model), config_file, settings, std::move(plugins)); });
 }
 
 Engine initialize(const std::string& config_file, const std::vector<std::string>& settings,
                   std::vector<ProgramPlugin> plugins) {
-  return plugin_host::for_program([&] { return make_engine(nullptr, config_file, settings, std::move(plugins)); });
+  return plugins::for_program([&] { return make_engine(nullptr, config_file, settings, std::move(plugins)); });
 }
 
 }  // namespace strata

@@ -7,7 +7,7 @@
 #include "group/run_store.hpp"
 #include "run/rank_facts.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 namespace {
 // Of every key what ranks compare by themselves: its value or, where rank 0 alone writes, whether it is given. Contents
@@ -24,29 +24,29 @@ std::string text_of(const config::RunConfig& config) {
 }
 }  // namespace
 
-config::World world_of(const launch::LaunchPlace& place) {
-  config::World world{place.size, name_of(place.launcher), std::nullopt};
+config::World world_of(const group::LaunchPlace& place) {
+  config::World world{place.size, group::name_of(place.launcher), std::nullopt};
   if (place.local_size > 0) world.one_host = place.local_size == place.size;
   return world;
 }
 
-MakeGroups launch_groups(const launch::LaunchPlace& place, const std::string& also) {
-  return [place, also](const config::RunConfig& config, const plugin_host::PluginRegistry& registry,
-                       PluginSet& plugins) -> std::unique_ptr<GroupProvider> {
+stage::MakeGroups launch_groups(const group::LaunchPlace& place, const std::string& also) {
+  return [place, also](const config::RunConfig& config, const plugins::PluginRegistry& registry,
+                       stage::PluginSet& plugins) -> std::unique_ptr<group::GroupProvider> {
     const std::chrono::milliseconds timeout(static_cast<std::int64_t>(config.communicator.timeout_s * 1000.0));
-    auto store = std::make_unique<RunStore>(place, timeout);
+    auto store = std::make_unique<group::RunStore>(place, timeout);
     store->agree("the configs", also + text_of(config));
     if (place.size > 1)
       store->agree("the engines", engine_facts(registry), "install the same Strata, libtorch and plugins on all hosts");
-    GroupSettings settings;
+    group::GroupSettings settings;
     settings.communicator = plugins.communicator.plugin;
     settings.rank = place.rank;
     settings.local_rank = place.local_rank;
     settings.device = at::Device(plugins.device->type());
     settings.timeout = timeout;
     settings.interface_address = place.interface_address;
-    return std::make_unique<GroupFactory>(std::move(store), settings);
+    return std::make_unique<group::GroupFactory>(std::move(store), settings);
   };
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

@@ -6,7 +6,7 @@
 #include "run/rank_facts.hpp"
 #include "run/run.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 RunFiles open_training(const config::RunConfig& config, int rank) {
   RunFiles files;
@@ -17,25 +17,26 @@ RunFiles open_training(const config::RunConfig& config, int rank) {
 }
 
 RunFiles open_evaluation(const config::RunConfig& config, const std::string& checkpoint) {
-  RunFiles files{Purpose::Evaluation};
+  RunFiles files{stage::Purpose::Evaluation};
   files.weights.emplace(config.model.init, checkpoint);
   files.checkpoints = std::make_unique<checkpoint::CheckpointFolder>("");
   return files;
 }
 
-Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups)
+Run::Run(const resolve::ResolvedRun& resolved, RunFiles files, const stage::RankNumbers& place,
+         const stage::MakeGroups& make_groups)
     : config_(resolved.config),
       place_(place),
       files_(std::move(files)),
       plugins_(config_, *resolved.registry, place.rank, place.world_size > 1),
-      data_(files_.purpose == Purpose::Evaluation || config_.data.path.empty()
+      data_(files_.purpose == stage::Purpose::Evaluation || config_.data.path.empty()
                 ? std::nullopt
                 : std::optional(open_data(config_, config_.data, plugins_.data))),
       validation_data_(config_.validation.data.path.empty()
                            ? std::nullopt
                            : std::optional(open_data(config_, config_.validation.data, plugins_.validation))),
       groups_(connected(make_groups, *resolved.registry)),
-      session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->as_source() : ModelSource(),
+      session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->as_source() : stage::ModelSource(),
                /*dry_run=*/false, files_.purpose),
       saver_(config_, session_, plugins_, *files_.checkpoints,
              {files_.weights ? files_.weights->model_config() : "", data_of_run()}) {
@@ -48,7 +49,7 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
     spdlog::warn(
         "step_policy: speculative assumes that all targets of a step count; with data.documents: separate nearly every "
         "step has some that do not, and is made again: set step_policy: plain");
-  if (session_.stage().updates_within_step > 0 && place.rank == 0)
+  if (session_.stage().layers.updates_within_step() > 0 && place.rank == 0)
     spdlog::warn(
         "{} applies a gradient to weights that have been updated since it was computed, so losses are not those of one "
         "process; adaptive optimizers are said to lose most by it (arXiv:2606.30634), and this run has {}: compare "
@@ -61,9 +62,9 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
   if (validation_data_) validation_.emplace(config_, session_, plugins_, std::move(*validation_data_));
 }
 
-std::unique_ptr<GroupProvider> Run::connected(const MakeGroups& make_groups,
-                                              const plugin_host::PluginRegistry& registry) {
-  std::unique_ptr<GroupProvider> groups = make_groups(config_, registry, plugins_);
+std::unique_ptr<group::GroupProvider> Run::connected(const stage::MakeGroups& make_groups,
+                                                     const plugins::PluginRegistry& registry) {
+  std::unique_ptr<group::GroupProvider> groups = make_groups(config_, registry, plugins_);
   if (place_.world_size > 1)
     groups->agree_on("the files that are read",
                      content_facts(config_, {data_ ? &*data_ : nullptr, validation_data_ ? &*validation_data_ : nullptr,
@@ -78,14 +79,15 @@ checkpoint::RunData Run::data_of_run() const {
 }
 
 void Run::fill() {
-  if (!files_.weights) return session_.fill(initial_values(static_cast<std::uint64_t>(config_.train.seed)));
+  if (!files_.weights) return session_.fill(checkpoint::initial_values(static_cast<std::uint64_t>(config_.train.seed)));
   files_.weights->verify(session_);
-  session_.fill(files_.weights->source(*plugins_.model, session_.stage().model_layers));
+  session_.fill(files_.weights->source(*plugins_.model, session_.stage().layers.model()));
   files_.weights->check_finite(session_);
 }
 
-std::optional<Resumed> Run::resume(const std::string& from) {
-  const std::optional<Resumed> resumed = runtime::resume(config_, from, session_, plugins_, data_of_run());
+std::optional<checkpoint::Resumed> Run::resume(const std::string& from) {
+  const std::optional<checkpoint::Resumed> resumed =
+      checkpoint::resume(config_, from, session_, plugins_, data_of_run());
   if (!resumed) return resumed;
   steps_done_ = resumed->step;
   updates_ = resumed->updates;
@@ -113,10 +115,12 @@ void Run::prove_checkpoint() {
   MicroBatch seen = on_device(step, 0, batch);
   seen.training = false;
   const at::Device device = session_.store().device();
-  if (reduce_numbers(*session_.stage().world, device, {session_.counted(batch.valid_tokens)}).front() == 0) return;
-  const at::Tensor sums = LossSums::zeros(device);
+  if (group::reduce_numbers(session_.stage().groups.world(), device, {session_.counted(batch.valid_tokens)}).front() ==
+      0)
+    return;
+  const at::Tensor sums = step::LossSums::zeros(device);
   session_.evaluate({seen}, sums);
-  const MeanLosses losses = session_.mean_losses(sums, batch.valid_tokens);
+  const step::MeanLosses losses = session_.mean_losses(sums, batch.valid_tokens);
   saver_.take_loss(losses.loss, "the loss after step " + std::to_string(steps_done_));
   saver_.mark_if_disproven();
 }
@@ -125,13 +129,14 @@ void Run::try_writing(const std::string& export_folder, const std::string& type)
   if (!config_.checkpoint.path.empty()) saver_.try_saving();
   if (export_folder.empty()) return;
   const std::string config = files_.weights ? files_.weights->model_config() : "";
-  runtime::try_export(session_, *plugins_.model, export_folder, export_type(type, config));
+  checkpoint::try_export(session_, *plugins_.model, export_folder, checkpoint::export_type(type, config));
 }
 
 void Run::export_weights(const std::string& folder, const std::string& type) {
   session_.make_pending_updates();
   const std::string config = files_.weights ? files_.weights->model_config() : "";
-  runtime::export_weights(session_, *plugins_.model, folder, export_type(type, config), {config_.model.init, config});
+  checkpoint::export_weights(session_, *plugins_.model, folder, checkpoint::export_type(type, config),
+                             {config_.model.init, config});
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

@@ -16,7 +16,7 @@
 #include "data/file.hpp"
 #include "interface/src/split_mix.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 namespace {
 
@@ -28,7 +28,7 @@ std::string content_text(std::uint64_t checksum) {
   return "content " + checkpoint::format_checksum(checksum);
 }
 
-Fact fact_of_file(const std::string& name, const std::string& path) {
+group::Fact fact_of_file(const std::string& name, const std::string& path) {
   checkpoint::Checksum sum;
   const data::InputFile file(path);
   checkpoint::add_sample(sum, file, 0, file.size(), checkpoint::Sample{});
@@ -53,9 +53,9 @@ std::vector<std::string> loaded_libraries() {
 }
 
 // Read once in a process: an automatic choice of homes connects ranks several times.
-const std::vector<Fact>& own_facts() {
-  static const std::vector<Fact> facts = [] {
-    std::vector<Fact> all{{"plugin ABI", STRATA_ABI_TEXT}};
+const std::vector<group::Fact>& own_facts() {
+  static const std::vector<group::Fact> facts = [] {
+    std::vector<group::Fact> all{{"plugin ABI", STRATA_ABI_TEXT}};
     std::error_code hidden;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", hidden);
     if (!hidden) {
@@ -95,21 +95,24 @@ std::string text_of(const data::Loader* loader, config::DataOrder order) {
 }
 
 // An evaluation's weights may come from a checkpoint in place of the key's folder.
-Fact fact_of_weights(const std::string& key, const SavedWeights* weights, const std::string& folder) {
+group::Fact fact_of_weights(const std::string& key, const checkpoint::SavedWeights* weights,
+                            const std::string& folder) {
   if (weights == nullptr) return {key, "none"};
   return {weights->path() == folder ? key : "--checkpoint", content_text(weights->content()), weights->path()};
 }
 
 }  // namespace
 
-std::vector<Fact> engine_facts(const plugin_host::PluginRegistry& registry) {
-  std::vector<Fact> plugins;
-  for (const plugin_host::FoundPlugin* const plugin : registry.loaded()) {
-    const std::string name = "plugin " + full_name(plugin->manifest);
-    plugins.push_back(plugin->file.empty() ? Fact{name, "", "of " + plugin->origin} : fact_of_file(name, plugin->file));
+std::vector<group::Fact> engine_facts(const plugins::PluginRegistry& registry) {
+  std::vector<group::Fact> plugins;
+  for (const plugins::FoundPlugin* const plugin : registry.loaded()) {
+    const std::string name = "plugin " + plugins::full_name(plugin->manifest);
+    plugins.push_back(plugin->file.empty() ? group::Fact{name, "", "of " + plugin->origin}
+                                           : fact_of_file(name, plugin->file));
   }
-  std::ranges::sort(plugins, {}, &Fact::name);  // loaded in an order that depends on where the model's sizes come from
-  std::vector<Fact> facts = own_facts();
+  std::ranges::sort(plugins, {},
+                    &group::Fact::name);  // loaded in an order that depends on where the model's sizes come from
+  std::vector<group::Fact> facts = own_facts();
   facts.insert(facts.end(), plugins.begin(), plugins.end());
   return facts;
 }
@@ -140,8 +143,8 @@ std::uint64_t content_of(const data::TokenSource& source) {
   return sum.value();
 }
 
-std::vector<Fact> content_facts(const config::RunConfig& config, const FilesRead& files) {
-  std::vector<Fact> facts;
+std::vector<group::Fact> content_facts(const config::RunConfig& config, const FilesRead& files) {
+  std::vector<group::Fact> facts;
   for (const config::Key& key : config::keys()) {
     if (key.effect.compared != config::Compared::Content) continue;
     const std::string& name = key.option.name;
@@ -157,4 +160,4 @@ std::vector<Fact> content_facts(const config::RunConfig& config, const FilesRead
   return facts;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

@@ -11,11 +11,11 @@
 #include "group/fact.hpp"
 #include "plugins/registry.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 // Returns the ABI number, this program, the libraries of Strata and libtorch, and the plugins that `registry` has
 // loaded. Throws EnvironmentError if one of their files cannot be read. [any rank]
-std::vector<Fact> engine_facts(const plugin_host::PluginRegistry& registry);
+std::vector<group::Fact> engine_facts(const plugins::PluginRegistry& registry);
 
 // Returns a fingerprint of a data set's tokens: of all, or in a large set of 2^20 drawn ones, with their number and
 // further counts of the data plugin. Blocks. Throws EnvironmentError. [any rank]
@@ -25,9 +25,9 @@ std::uint64_t content_of(const data::TokenSource& source);
 struct FilesRead {
   const data::Loader* data = nullptr;
   const data::Loader* validation = nullptr;
-  const SavedWeights* weights = nullptr;
+  const checkpoint::SavedWeights* weights = nullptr;
 };
 // Returns one fact for each key whose content ranks compare. [any rank]
-std::vector<Fact> content_facts(const config::RunConfig& config, const FilesRead& files);
+std::vector<group::Fact> content_facts(const config::RunConfig& config, const FilesRead& files);
 
-}  // namespace strata::runtime
+}  // namespace strata::run

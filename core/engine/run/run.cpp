@@ -13,13 +13,13 @@
 #include "group/numbers.hpp"
 #include "group/stop_request.hpp"
 #include "plugins/plugin_call.hpp"
-#include "step/seconds_since.hpp"
+#include "stage/seconds_since.hpp"
 #include "text/first_of.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
-                       const NamedPlugin<DataSource>& plugin) {
+                       const stage::NamedPlugin<DataSource>& plugin) {
   const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
   SampleRequest request{config.model.seq_len, 0, static_cast<std::uint64_t>(config.train.seed)};
   request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
@@ -36,11 +36,11 @@ void check_document_end(const config::DataConfig& data, const std::string& secti
       section, *data.document_end, vocabulary - 1);
 }
 
-void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
+void check_tokens(step::Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
   constexpr std::int64_t round_tokens = std::int64_t{16} << 20;
-  Group& world = *session.stage().world;
+  Group& world = session.stage().groups.world();
   std::int64_t first = world.rank() * round_tokens;
-  work_in_rounds(world, session.store().device(), [&] {
+  checkpoint::work_in_rounds(world, session.store().device(), [&] {
     const std::int64_t end = std::min(first + round_tokens, source.token_count());
     if (first < end) source.check_vocabulary(vocabulary, first, end);
     first += world.size() * round_tokens;
@@ -51,15 +51,15 @@ void check_tokens(Session& session, const data::TokenSource& source, std::int64_
 report::StepRecord Run::step() {
   const auto begin = std::chrono::steady_clock::now();
   if (!next_ || next_->step != steps_done_) next_ = input_of(steps_done_, read(steps_done_));
-  StepInput input = scalars(steps_done_);  // as the step before left them
+  step::StepInput input = scalars(steps_done_);  // as the step before left them
   input.batches = std::move(next_->batches);
   input.valid_tokens = next_->valid_tokens;
   next_.reset();
   if (another_follows()) next_ = input_of(steps_done_ + 1, read(steps_done_ + 1));
-  const double data_s = seconds_since(begin);
+  const double data_s = stage::seconds_since(begin);
   report::StepRecord record = make(input, next_ ? &*next_ : nullptr);
   record.data_s = data_s;
-  record.step_s = seconds_since(begin);
+  record.step_s = stage::seconds_since(begin);
   return record;
 }
 
@@ -68,10 +68,10 @@ report::StepRecord Run::step(const std::vector<data::TokenBatch>& batches) {
   return make(input_of(steps_done_, batches), nullptr);
 }
 
-report::StepRecord Run::make(const StepInput& input, const StepInput* next) {
+report::StepRecord Run::make(const step::StepInput& input, const step::StepInput* next) {
   const auto begin = std::chrono::steady_clock::now();
-  const StepOutcome outcome = session_.step(input, next);
-  return conclude(input, outcome, seconds_since(begin));
+  const step::StepOutcome outcome = session_.step(input, next);
+  return conclude(input, outcome, stage::seconds_since(begin));
 }
 
 bool Run::another_follows() const {
@@ -80,7 +80,7 @@ bool Run::another_follows() const {
          !(validation_ && is_due(done, config_.validation.every));
 }
 
-report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
+report::StepRecord Run::conclude(const step::StepInput& input, const step::StepOutcome& outcome, double step_s) {
   const std::string what = format("the loss of step {}", input.step + 1);
   const bool finite = std::isfinite(outcome.loss);
   not_finite_ = finite ? "" : what;
@@ -96,7 +96,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   return record;
 }
 
-report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& outcome, double step_s) {
+report::StepRecord Run::record_of(const step::StepInput& input, const step::StepOutcome& outcome, double step_s) {
   report::StepRecord record;
   record.step = input.step;
   record.learning_rate = input.learning_rate;
@@ -107,7 +107,7 @@ report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& out
   ++steps_done_;
   if (record.applied) {
     ++updates_;
-    optimizer_updates_ += std::max(session_.stage().updates_within_step, 1);
+    optimizer_updates_ += std::max(session_.stage().layers.updates_within_step(), 1);
   }
   record.step_s = step_s;
   record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
@@ -116,8 +116,8 @@ report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& out
 
 // What would have to be known before an update that a stage makes by itself. The step's one all-reduce tells all ranks
 // alike, and the run ends before anything is saved.
-void Run::check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const {
-  if (session_.stage().updates_within_step == 0) return;
+void Run::check_updates_within_step(const step::StepInput& input, const step::StepOutcome& outcome) const {
+  if (session_.stage().layers.updates_within_step() == 0) return;
   const std::string& scheduler = session_.scheduler();
   const std::string step = format("step {}: ", input.step + 1);
   if (outcome.valid_tokens != input.tokens)
@@ -135,12 +135,12 @@ void Run::check_updates_within_step(const StepInput& input, const StepOutcome& o
 // Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
 // collective of its own.
 bool Run::judge(report::StepRecord& record) {
-  const StepOutcome& outcome = record.outcome;
+  const step::StepOutcome& outcome = record.outcome;
   if (!outcome.finite) record.non_finite = session_.executor().non_finite_parameters();
   const std::string found =
-      "gradients that are not finite, from the loss backwards: " + config::first_of(record.non_finite, 4);
-  const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
-  const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
+      "gradients that are not finite, from the loss backwards: " + text::first_of(record.non_finite, 4);
+  const stage::NamedPlugin<PrecisionPolicy>& precision = session_.stage().plugins.precision;
+  const Verdict verdict = plugins::plugin_call(precision.name, "judge()", session_.stage().place.rank, [&] {
     return precision->judge({record.step + 1, outcome.gradient_norm, outcome.finite});
   });
   if (verdict == Verdict::Stop)
@@ -148,7 +148,8 @@ bool Run::judge(report::StepRecord& record) {
                            precision->stop_reason(), found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug("{} skips a step whose gradient is finite; by then the update has been made", precision.name);
-  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step + 1, found);
+  if (!outcome.finite && session_.stage().place.rank == 0)
+    spdlog::warn("step {} is skipped: {}", record.step + 1, found);
   return outcome.finite && verdict == Verdict::Apply;
 }
 
@@ -160,8 +161,8 @@ std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
   return batches;
 }
 
-StepInput Run::input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const {
-  StepInput input = scalars(step);
+step::StepInput Run::input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const {
+  step::StepInput input = scalars(step);
   std::int64_t valid = 0;
   for (const data::TokenBatch& batch : batches) {
     input.batches.push_back(on_device(step, static_cast<std::int64_t>(input.batches.size()), batch));
@@ -171,8 +172,8 @@ StepInput Run::input_of(std::int64_t step, const std::vector<data::TokenBatch>& 
   return input;
 }
 
-StepInput Run::scalars(std::int64_t step) const {
-  StepInput input;
+step::StepInput Run::scalars(std::int64_t step) const {
+  step::StepInput input;
   input.step = step;
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.tokens = config_.train.global_batch * config_.model.seq_len;
@@ -193,9 +194,9 @@ MicroBatch Run::on_device(std::int64_t step, std::int64_t micro_batch, const dat
 
 int Run::agree_to_stop() {
   if (!stop_requested_) return 0;
-  const std::vector<std::int64_t> counts =
-      reduce_numbers(*session_.stage().world, session_.store().device(), stop_counts(stop_requested_()));
-  return stopped_by_ = counted_signal(counts.data());
+  const std::vector<std::int64_t> counts = group::reduce_numbers(
+      session_.stage().groups.world(), session_.store().device(), group::stop_counts(stop_requested_()));
+  return stopped_by_ = group::counted_signal(counts.data());
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

@@ -18,26 +18,26 @@
 #include "report/step_record.hpp"
 #include "resolve/resolve_run.hpp"
 #include "run/validation.hpp"
-#include "step/plugin_set.hpp"
+#include "stage/plugin_set.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 // Opens the tokens of `data` (config.data or the validation's, which names `plugin`), cut into micro-batches by the
 // config. The plugin must outlive the loader. Throws UserError.
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
-                       const NamedPlugin<DataSource>& plugin);
+                       const stage::NamedPlugin<DataSource>& plugin);
 
 // Throws UserError for a document end, of the config's `section`, outside the model's vocabulary. [any rank]
 void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary);
 
 // Checks all tokens, each rank a share, for ids outside the vocabulary. Throws UserError. [collective]
-void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary);
+void check_tokens(step::Session& session, const data::TokenSource& source, std::int64_t vocabulary);
 
 // Files that a rank opens before it makes plugins and meets the others. [any rank]
 struct RunFiles {
-  Purpose purpose = Purpose::Training;
-  std::optional<SavedWeights> weights;  // empty: initial values are random
+  stage::Purpose purpose = stage::Purpose::Training;
+  std::optional<checkpoint::SavedWeights> weights;  // empty: initial values are random
   std::unique_ptr<checkpoint::CheckpointFolder> checkpoints;
 };
 // Opens the initial weights, if the config names them, and checkpoint.path, which rank 0 locks. Throws UserError.
@@ -51,12 +51,13 @@ class Run {
  public:
   // Makes the plugins, opens the data, connects the ranks and allocates the state. `resolved` must outlive it. Throws
   // UserError and EnvironmentError. [collective]
-  Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups);
+  Run(const resolve::ResolvedRun& resolved, RunFiles files, const stage::RankNumbers& place,
+      const stage::MakeGroups& make_groups);
 
   // Sets the weights; every rank calls one of the two before the first step or validation. fill: weights from the
   // files, or random ones. resume: see checkpoint/resume.hpp. [collective]
   void fill();
-  std::optional<Resumed> resume(const std::string& from);
+  std::optional<checkpoint::Resumed> resume(const std::string& from);
 
   // Sets the function, called in each step and by agree_to_stop(), that returns the signal that stops this rank, or 0.
   // Called on every rank or on none.
@@ -78,9 +79,9 @@ class Run {
 
   // Parts of step(), for steps that are carried out in parts: the input of step `step` without micro-batches and valid
   // tokens; a micro-batch on the device; the verdict and the record.
-  StepInput scalars(std::int64_t step) const;
+  step::StepInput scalars(std::int64_t step) const;
   MicroBatch on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
-  report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
+  report::StepRecord conclude(const step::StepInput& input, const step::StepOutcome& outcome, double step_s);
 
   // True if a validation or a checkpoint is due after steps_done() steps; after the last step both are, if they have a
   // path.
@@ -104,50 +105,51 @@ class Run {
   // Ends all operations of its groups, after an error. Nothing can be computed afterwards.
   void stop() { groups_->stop(); }
 
-  std::map<std::string, Metric> metrics() const { return plugins_.metrics(); }
+  std::map<std::string, stage::Metric> metrics() const { return plugins_.metrics(); }
 
   const config::RunConfig& config() const { return config_; }
-  const RankNumbers& place() const { return place_; }
+  const stage::RankNumbers& place() const { return place_; }
   const Model& model() const { return *plugins_.model; }
-  Session& session() { return session_; }
-  const Session& session() const { return session_; }
+  step::Session& session() { return session_; }
+  const step::Session& session() const { return session_; }
   bool has_data() const { return data_.has_value(); }
   // Returns the number of steps made, including those before a resume; the next step has this number.
   std::int64_t steps_done() const { return steps_done_; }
 
  private:
   // Makes the group provider and compares the files that the ranks read.
-  std::unique_ptr<GroupProvider> connected(const MakeGroups& make_groups, const plugin_host::PluginRegistry& registry);
+  std::unique_ptr<group::GroupProvider> connected(const stage::MakeGroups& make_groups,
+                                                  const plugins::PluginRegistry& registry);
   checkpoint::RunData data_of_run() const;
-  report::StepRecord record_of(const StepInput& input, const StepOutcome& outcome, double step_s);
+  report::StepRecord record_of(const step::StepInput& input, const step::StepOutcome& outcome, double step_s);
   bool judge(report::StepRecord& record);
-  void check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const;
+  void check_updates_within_step(const step::StepInput& input, const step::StepOutcome& outcome) const;
   // True if an action with period `every` is due after `steps` steps.
   bool is_due(std::int64_t steps, std::int64_t every) const {
     return steps > 0 && (steps == config_.train.steps || (every > 0 && steps % every == 0));
   }
-  StepInput input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const;
+  step::StepInput input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const;
   // True if the step after the next one follows it directly, so that look-ahead forwards are not discarded.
   bool another_follows() const;
-  report::StepRecord make(const StepInput& input, const StepInput* next);
+  report::StepRecord make(const step::StepInput& input, const step::StepInput* next);
 
   const config::RunConfig& config_;
-  RankNumbers place_;
+  stage::RankNumbers place_;
   RunFiles files_;
-  PluginSet plugins_;
+  stage::PluginSet plugins_;
   std::optional<data::Loader> data_;             // empty if the program brings its batches, and in an evaluation
   std::optional<data::Loader> validation_data_;  // moved into validation_
-  std::unique_ptr<GroupProvider> groups_;
-  Session session_;
-  CheckpointSaver saver_;
+  std::unique_ptr<group::GroupProvider> groups_;
+  step::Session session_;
+  checkpoint::CheckpointSaver saver_;
   std::optional<Validation> validation_;
   std::int64_t steps_done_ = 0;
   std::int64_t updates_ = 0;            // number of steps that were not skipped
   std::int64_t optimizer_updates_ = 0;  // optimizer updates in all of them; several per step if stages update within it
   std::string not_finite_;              // the last step's loss, if it is not finite: "the loss of step 7"
-  std::optional<StepInput> next_;       // input of the next step, read for look-ahead
+  std::optional<step::StepInput> next_;  // input of the next step, read for look-ahead
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::run

@@ -1,64 +1,66 @@
 #include "run/run_report.hpp"
 
-namespace strata::report {
+namespace strata::run {
 
-RunReport::RunReport(const ReportSettings& settings, const config::RunConfig& config, int rank) : settings_(settings) {
-  if (rank == 0) sinks_ = open_sinks(settings, config);
+RunReport::RunReport(const report::ReportSettings& settings, const config::RunConfig& config, int rank)
+    : settings_(settings) {
+  if (rank == 0) sinks_ = report::open_sinks(settings, config);
 }
 
-void RunReport::check_apart(const ReportFile& other) const {
-  for (const std::unique_ptr<MetricSink>& sink : sinks_)
+void RunReport::check_apart(const report::ReportFile& other) const {
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_)
     if (sink->file() != nullptr) sink->file()->check_apart(other);
 }
 
 std::string RunReport::earlier_run(const std::string& resume) const {
-  for (const std::unique_ptr<MetricSink>& sink : sinks_)
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_)
     if (const std::string earlier = sink->earlier_run(); !earlier.empty())
       return earlier + ", or go on with that run: " + resume;
   return "";
 }
 
-void RunReport::begin(runtime::Run& run) {
-  for (const std::unique_ptr<MetricSink>& sink : sinks_) sink->begin(run.steps_done());
+void RunReport::begin(Run& run) {
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_) sink->begin(run.steps_done());
   has_begun_ = true;
-  runtime::Session& session = run.session();
+  step::Session& session = run.session();
   if (settings_.usage_of_run()) meter_.emplace(session);
   if (!settings_.digests) return;
-  digest_.emplace(session.stage().model_layers);
+  digest_.emplace(session.stage().layers.model());
   session.executor().show_gradients([this](const std::string& parameter, std::int64_t begin,
                                            const at::Tensor& gradient) { digest_->add(parameter, begin, gradient); });
 }
 
 void RunReport::validating(std::int64_t done, std::int64_t samples) {
-  for (const std::unique_ptr<MetricSink>& sink : sinks_) sink->validating(done, samples);
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_) sink->validating(done, samples);
 }
 
-void RunReport::after_step(runtime::Run& run, const StepRecord& record) {
-  StepRecord complete = record;
+void RunReport::after_step(Run& run, const report::StepRecord& record) {
+  report::StepRecord complete = record;
   if (digest_) complete.gradients = take_digests(run.session());
   if (settings_.usage_of_steps()) complete.ranks = meter_->of_ranks();
   if (!sinks_.empty()) complete.metrics = run.metrics();
-  for (const std::unique_ptr<MetricSink>& sink : sinks_) sink->write(complete);
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_) sink->write(complete);
 }
 
-std::vector<ParameterDigest> RunReport::take_digests(runtime::Session& session) {
-  std::vector<ParameterDigest> digests =
-      digest_->over_run(*session.stage().world, session.store().device(), session.executor().loss_scale());
+std::vector<report::ParameterDigest> RunReport::take_digests(step::Session& session) {
+  std::vector<report::ParameterDigest> digests =
+      digest_->over_run(session.stage().groups.world(), session.store().device(), session.executor().loss_scale());
   digest_->clear();
   return digests;
 }
 
-void RunReport::after_validation(const runtime::Run& run, const ValidationResult& result) {
-  for (const std::unique_ptr<MetricSink>& sink : sinks_) sink->write(StepValidation{run.steps_done() - 1, result});
+void RunReport::after_validation(const Run& run, const report::ValidationResult& result) {
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_)
+    sink->write(report::StepValidation{run.steps_done() - 1, result});
 }
 
-void RunReport::end(runtime::Run& run, const std::string& saved_in, std::optional<double> predicted_step_s) {
+void RunReport::end(Run& run, const std::string& saved_in, std::optional<double> predicted_step_s) {
   end_ = {run.steps_done(), run.stopped_by(), saved_in, predicted_step_s, {}, run.metrics()};
   if (meter_) end_.ranks = meter_->of_ranks();
 }
 
 void RunReport::finish() {
-  for (const std::unique_ptr<MetricSink>& sink : sinks_) sink->finish(end_);
+  for (const std::unique_ptr<report::MetricSink>& sink : sinks_) sink->finish(end_);
 }
 
-}  // namespace strata::report
+}  // namespace strata::run

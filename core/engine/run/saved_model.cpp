@@ -8,7 +8,7 @@
 #include "checkpoint/resume.hpp"
 #include "resolve/model_options.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 namespace {
 
@@ -24,7 +24,7 @@ bool gives(const config::PluginChoice& model, const std::string& option) {
 
 // The model's options of the saved run. What it did not save, an option that came later, has its default.
 OptionValues saved_options(const TrainingCheckpoint& saved, const config::PluginChoice& model,
-                           plugin_host::PluginRegistry& registry) {
+                           plugins::PluginRegistry& registry) {
   const std::vector<OptionSpec>& specs = registry.find(PluginKind::Model, model.plugin).manifest.options;
   OptionValues values = default_options(specs);
   for (const OptionSpec& spec : specs)
@@ -35,7 +35,7 @@ OptionValues saved_options(const TrainingCheckpoint& saved, const config::Plugin
 
 }  // namespace
 
-void take_saved_model(ResolvedRun& run, const std::string& path) {
+void take_saved_model(resolve::ResolvedRun& run, const std::string& path) {
   const TrainingCheckpoint saved = checkpoint::read_latest(path);
   config::PluginChoice& model = run.config.model.plugin;
   const std::string folder = saved.folder.string();
@@ -48,8 +48,8 @@ void take_saved_model(ResolvedRun& run, const std::string& path) {
   const OptionValues theirs = saved_options(saved, model, *run.registry);
   OptionValues taken = model.options;
   for (const std::string& option : theirs.names())
-    if (!gives(model, option) || acts_in_training_only(option)) taken.set(option, theirs.value(option));
-  const std::vector<std::string> others = options_of_another_model(model, taken, theirs, *run.registry);
+    if (!gives(model, option) || resolve::acts_in_training_only(option)) taken.set(option, theirs.value(option));
+  const std::vector<std::string> others = resolve::options_of_another_model(model, taken, theirs, *run.registry);
   if (!others.empty()) {
     const std::string key = key_of(model, others.front());
     throw UserError(
@@ -64,12 +64,12 @@ void take_saved_model(ResolvedRun& run, const std::string& path) {
         row = {row.path, taken.value(option), folder};
 }
 
-void check_kept_model(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+void check_kept_model(const config::RunConfig& config, plugins::PluginRegistry& registry,
                       const TrainingCheckpoint& saved) {
   const config::PluginChoice& model = config.model.plugin;
   if (model.options.names().empty()) return;
   const OptionValues then = saved_options(saved, model, registry);
-  const std::vector<std::string> others = options_of_another_model(model, model.options, then, registry);
+  const std::vector<std::string> others = resolve::options_of_another_model(model, model.options, then, registry);
   if (others.empty()) return;
   const std::string key = key_of(model, others.front());
   throw UserError(
@@ -79,8 +79,8 @@ void check_kept_model(const config::RunConfig& config, plugin_host::PluginRegist
       config::to_text(model.options.value(others.front())), key);
 }
 
-void check_resume(const ResolvedRun& run, const std::optional<std::string>& from) {
-  check_start(run.config, from);
+void check_resume(const resolve::ResolvedRun& run, const std::optional<std::string>& from) {
+  checkpoint::check_start(run.config, from);
   if (!from) return;
   std::optional<TrainingCheckpoint> saved;
   try {
@@ -91,10 +91,10 @@ void check_resume(const ResolvedRun& run, const std::optional<std::string>& from
   check_kept_model(run.config, *run.registry, *saved);
 }
 
-std::optional<Resumed> resume(Run& run, const ResolvedRun& resolved, const std::string& from) {
-  const std::optional<Resumed> resumed = run.resume(from);
+std::optional<checkpoint::Resumed> resume(Run& run, const resolve::ResolvedRun& resolved, const std::string& from) {
+  const std::optional<checkpoint::Resumed> resumed = run.resume(from);
   if (resumed) check_kept_model(resolved.config, *resolved.registry, TrainingCheckpoint::read(resumed->folder));
   return resumed;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

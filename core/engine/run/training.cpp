@@ -2,7 +2,7 @@
 
 #include <strata/error.hpp>
 
-namespace strata::runtime {
+namespace strata::run {
 
 namespace {
 
@@ -43,4 +43,4 @@ std::string train(Run& run, const std::vector<TrainingObserver*>& observers) {
   return saved_in;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

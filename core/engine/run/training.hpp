@@ -5,7 +5,7 @@
 
 #include "run/run.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 // Observer of a training loop; every call is made on every rank.
 class TrainingObserver {
@@ -22,4 +22,4 @@ class TrainingObserver {
 // checkpoint, or "". [collective] over the run.
 std::string train(Run& run, const std::vector<TrainingObserver*>& observers);
 
-}  // namespace strata::runtime
+}  // namespace strata::run

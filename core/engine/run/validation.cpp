@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "run/run.hpp"
-#include "step/seconds_since.hpp"
+#include "stage/seconds_since.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 namespace {
 
@@ -18,7 +18,8 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
 
 }  // namespace
 
-Validation::Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins, data::Loader data)
+Validation::Validation(const config::RunConfig& config, step::Session& session, const stage::PluginSet& plugins,
+                       data::Loader data)
     : config_(config), session_(session), loader_(std::move(data)), samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
   check_document_end(config.validation.data, "validation", plugins.model->vocabulary());
@@ -28,7 +29,7 @@ Validation::Validation(const config::RunConfig& config, Session& session, const 
 std::optional<report::ValidationResult> Validation::run(const Progress& progress,
                                                         const std::function<bool()>& stopping) {
   const auto begin = std::chrono::steady_clock::now();
-  const at::Tensor sums = LossSums::zeros(session_.store().device());
+  const at::Tensor sums = step::LossSums::zeros(session_.store().device());
   std::int64_t valid_tokens = 0;
   for (std::int64_t first = 0; first < samples_; first += config_.train.global_batch) {
     if (stopping()) return std::nullopt;
@@ -39,7 +40,7 @@ std::optional<report::ValidationResult> Validation::run(const Progress& progress
   }
   report::ValidationResult result{session_.mean_losses(sums, valid_tokens)};
   result.samples = samples_;
-  result.seconds = seconds_since(begin);
+  result.seconds = stage::seconds_since(begin);
   return result;
 }
 
@@ -62,4 +63,4 @@ std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batch
   return valid;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::run

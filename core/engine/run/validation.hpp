@@ -7,10 +7,10 @@
 #include "config/run_config.hpp"
 #include "data/loader.hpp"
 #include "report/step_record.hpp"
-#include "step/plugin_set.hpp"
+#include "stage/plugin_set.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::run {
 
 // A run's validation, repeatable. The file's samples are distributed over ranks and micro-batches as in
 // training. The last batch is padded with samples whose targets do not count, so the mean does not depend on the
@@ -22,7 +22,8 @@ class Validation {
 
   // Takes the config's validation file and checks its tokens against the model's vocabulary. The other arguments must
   // outlive it. Throws UserError. [collective]
-  Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins, data::Loader data);
+  Validation(const config::RunConfig& config, step::Session& session, const stage::PluginSet& plugins,
+             data::Loader data);
 
   // Runs the validation, without effect on the training. Empty when `stopping`, which all ranks call together with
   // equal results, returned true. Blocks the host. [collective] over the run
@@ -32,9 +33,9 @@ class Validation {
   std::int64_t read(std::int64_t first, std::vector<MicroBatch>& batches) const;
 
   const config::RunConfig& config_;
-  Session& session_;
+  step::Session& session_;
   data::Loader loader_;
   std::int64_t samples_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::run

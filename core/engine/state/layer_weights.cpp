@@ -28,17 +28,17 @@ void OptimizerState::write_trained_part(const Entry& entry, std::int64_t begin, 
   const std::function<void()> with_states = [&] {
     const std::size_t i = part.state.size();
     if (i == entry.states.size())
-      return buffers_.with(range(entry.parameter), Access::Write, [&](const at::Tensor& to) {
+      return buffers_.with(range(entry.parameter), memory::Access::Write, [&](const at::Tensor& to) {
         part.parameter = at::empty(to.sizes(), to.options().device(part.master.device()));
         write_trained_(part);
         to.copy_(part.parameter);
       });
-    buffers_.with(entry.state_of(i, begin, end), Access::Read, [&](const at::Tensor& values) {
+    buffers_.with(entry.state_of(i, begin, end), memory::Access::Read, [&](const at::Tensor& values) {
       part.state.push_back(values);
       with_states();
     });
   };
-  buffers_.with(range(entry.master), Access::Read, [&](const at::Tensor& values) {
+  buffers_.with(range(entry.master), memory::Access::Read, [&](const at::Tensor& values) {
     part.master = values;
     with_states();
   });
@@ -53,8 +53,8 @@ void OptimizerState::start_at_weights(const Entry& entry) {
 }
 
 void OptimizerState::copy(const BufferRange& from, const BufferRange& to) const {
-  buffers_.with(from, Access::Read, [&](const at::Tensor& values) {
-    buffers_.with(to, Access::Write, [&](const at::Tensor& copied) { copied.copy_(values); });
+  buffers_.with(from, memory::Access::Read, [&](const at::Tensor& values) {
+    buffers_.with(to, memory::Access::Write, [&](const at::Tensor& copied) { copied.copy_(values); });
   });
 }
 

@@ -93,7 +93,7 @@ void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, 
       }
 }
 
-OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
+OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, memory::Buffers& buffers,
                                const std::vector<int>& replicas, config::StepPolicy policy,
                                std::int64_t update_elements, WriteTrained write_trained)
     : buffers_(buffers), write_trained_(std::move(write_trained)), local_(policy == config::StepPolicy::Local) {

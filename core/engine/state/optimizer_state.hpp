@@ -42,7 +42,7 @@ class OptimizerState {
   // update_parts(). `write_trained`: set if the optimizer trains elsewhere; masters are then never the
   // parameter.
   using WriteTrained = std::function<void(const Piece& piece)>;
-  OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
+  OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, memory::Buffers& buffers,
                  const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain,
                  std::int64_t update_elements = std::numeric_limits<std::int64_t>::max(),
                  WriteTrained write_trained = {});
@@ -126,7 +126,7 @@ class OptimizerState {
   bool evaluates_elsewhere() const { return trains_elsewhere() || local_; }
   void write_parameter(const Entry& entry);
   void write_evaluated(const Entry& entry);
-  const Buffers& buffers() const { return buffers_; }
+  const memory::Buffers& buffers() const { return buffers_; }
 
  private:
   // Part of a buffer, and its saved copy.
@@ -138,7 +138,7 @@ class OptimizerState {
   void write_trained_part(const Entry& entry, std::int64_t begin, std::int64_t end);
   void copy(const BufferRange& from, const BufferRange& to) const;
 
-  Buffers& buffers_;
+  memory::Buffers& buffers_;
   WriteTrained write_trained_;
   bool local_;  // true: replica groups train by themselves
   std::vector<Entry> entries_;

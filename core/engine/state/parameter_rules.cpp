@@ -9,7 +9,7 @@
 
 #include "text/nearest.hpp"
 
-namespace strata::runtime {
+namespace strata::state {
 
 namespace {
 
@@ -46,7 +46,7 @@ bool fits(const std::string& pattern, const Named& parameter) {
 std::string nearest_names(const std::string& pattern, const std::vector<Named>& parameters) {
   std::vector<std::pair<std::size_t, std::string>> by_distance;
   for (const Named& parameter : parameters)
-    by_distance.emplace_back(config::edit_distance(pattern, parameter.name), parameter.name);
+    by_distance.emplace_back(text::edit_distance(pattern, parameter.name), parameter.name);
   std::stable_sort(by_distance.begin(), by_distance.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::set<std::string> roles;
@@ -100,4 +100,4 @@ const ParameterSettings& ParameterRules::of(const std::string& parameter) const 
   return found->second;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::state

@@ -9,7 +9,7 @@
 
 #include "config/run_config.hpp"
 
-namespace strata::runtime {
+namespace strata::state {
 
 // Training settings of one parameter.
 struct ParameterSettings {
@@ -35,4 +35,4 @@ class ParameterRules {
   std::map<std::string, ParameterSettings> settings_;  // settings by canonical name
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::state

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace strata::runtime {
+namespace strata::step {
 
 Held::Held(StateStore& store, Tensors tensors) : tensors_(std::move(tensors)) {
   std::int64_t bytes = 0;
@@ -68,4 +68,4 @@ void ActivationStore::check_empty() const {
         forward.size(), backward.size(), passages.size(), left_gradients.size());
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

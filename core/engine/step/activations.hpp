@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "step/linear.hpp"
+#include "stage/linear.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 // Tensors that the engine holds between two instructions, counted in the ledger as activations while they are
 // held.
@@ -46,7 +46,7 @@ struct Passage {
 // Gradients of one layer and micro-batch that BackwardInput leaves for BackwardWeight.
 struct LeftGradients {
   Held tensors;  // tensors that the products read, each once
-  std::vector<WeightGradient> products;
+  std::vector<stage::WeightGradient> products;
 };
 
 // Tensors that flow between layers, by layer and micro-batch. Taking a missing one throws Bug: the program is wrong.
@@ -78,4 +78,4 @@ class ActivationStore {
   void check_empty() const;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -8,40 +8,40 @@
 #include <set>
 
 #include "plugins/plugin_call.hpp"
+#include "stage/seconds_since.hpp"
 #include "step/executor.hpp"
 #include "step/random_state.hpp"
-#include "step/seconds_since.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
-LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch,
+LayerOutput Executor::compute(stage::StageLayer& layer, const Tensors& input, int micro_batch,
                               const StepInput& input_of_step) {
   MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
   batch.loss_seed = loss_seed_;
-  batch.random_key = random_key(stage_.store->device(), input_of_step.seed, input_of_step.step, layer.number);
-  const LayerGenerator generator(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample,
+  batch.random_key = random_key(stage_.memory.tensors(), input_of_step.seed, input_of_step.step, layer.number);
+  const LayerGenerator generator(stage_.memory.tensors(), input_of_step.seed, input_of_step.step, batch.sample,
                                  layer.number);
-  LayerOutput output = plugin_call(
-      stage_.model_name, [&] { return format("forward of {} (layer {})", layer.info.name, layer.number); }, stage_.rank,
-      [&] { return layer.layer->forward(input, batch); });
+  LayerOutput output = plugins::plugin_call(
+      stage_.plugins.model.name, [&] { return format("forward of {} (layer {})", layer.info.name, layer.number); },
+      stage_.place.rank, [&] { return layer.layer->forward(input, batch); });
   if (output.auxiliary_loss.defined() && output.auxiliary_loss.dim() != 0)
     throw Bug("{}: the auxiliary loss of {} has {} dimensions; it must have none: a sum over the micro-batch's tokens",
-              stage_.model_name, layer.info.name, output.auxiliary_loss.dim());
+              stage_.plugins.model.name, layer.info.name, output.auxiliary_loss.dim());
   return output;
 }
 
-void Executor::forward(const Instruction& instruction, const StepInput& input) {
-  StageLayer& layer = stage_.layer(instruction.layer);
+void Executor::forward(const program::Instruction& instruction, const StepInput& input) {
+  stage::StageLayer& layer = stage_.layers.of(instruction.layer);
   Passage passage;
   if (layer.number > 0) {  // what the layer before gave, or what arrived from its stage
-    const PartTimer timer(times_.pipeline);
+    const stage::PartTimer timer(times_.pipeline);
     passage.inputs = ActivationStore::take(activations_.forward, {layer.number, instruction.micro_batch}, "the input");
   }
-  const PartTimer timer(times_.forward);
+  const stage::PartTimer timer(times_.forward);
   const c10::AutoGradMode grad_mode(!instruction.recompute && !instruction.evaluates);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   const auto count = [this](LossSums::Index sum, const at::Tensor& loss) {
-    if (stage_.tensor != nullptr && stage_.tensor->rank() != 0) return;  // which has the same
+    if (stage_.groups.tensor() != nullptr && stage_.groups.tensor()->rank() != 0) return;  // which has the same
     const c10::NoGradGuard no_grad;
     loss_sums_.select(0, sum).add_(loss.detach());
   };
@@ -49,21 +49,21 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     count(LossSums::auxiliary_loss, output.auxiliary_loss);
     loss_sums_.select(0, LossSums::auxiliary_losses).add_(1);
   }
-  if (layer.number + 1 < stage_.layers_in_model) {
+  if (layer.number + 1 < stage_.layers.in_model()) {
     if (output.activations.empty())
-      throw Bug("{}: {} gave no activations for the next layer", stage_.model_name, layer.info.name);
+      throw Bug("{}: {} gave no activations for the next layer", stage_.plugins.model.name, layer.info.name);
     activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors =
-        Held(*stage_.store, detached(output.activations, layer.number >= stage_.first_trainable));
+        Held(stage_.memory.store(), detached(output.activations, layer.number >= stage_.layers.first_trainable()));
   } else if (input.batches[static_cast<std::size_t>(instruction.micro_batch)].asked_rows.defined()) {
     logits_ = output.logits;
   } else {
     if (!output.loss_sum.defined())
-      throw Bug("{}: the last layer, {}, gave no loss_sum", stage_.model_name, layer.info.name);
+      throw Bug("{}: the last layer, {}, gave no loss_sum", stage_.plugins.model.name, layer.info.name);
     micro_batch_loss_ = output.loss_sum.detach();
     count(LossSums::loss, micro_batch_loss_);
   }
   if (instruction.evaluates) return;
-  if (layer.number < stage_.first_trainable)
+  if (layer.number < stage_.layers.first_trainable())
     passage = Passage();  // no backward will ask for it
   else if (!instruction.recompute)
     passage.output = std::move(output);
@@ -75,21 +75,21 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
 // [Note: One layer's backward] autograd runs from the layer's outputs to its inputs and parameters and no further.
 // Parameters accumulate in place into the views that BorrowGradient set as their .grad: no second copy of a gradient
 // exists, bf16 parameters add into fp32 buffers, and a parameter that took no part adds nothing.
-void Executor::backward(const Instruction& instruction, const StepInput& input) {
-  StageLayer& layer = stage_.layer(instruction.layer);
+void Executor::backward(const program::Instruction& instruction, const StepInput& input) {
+  stage::StageLayer& layer = stage_.layers.of(instruction.layer);
   const ActivationStore::Key key{layer.number, instruction.micro_batch};
   auto node = activations_.passages.extract(key);
   if (node.empty()) throw Bug("the backward of {} comes before its forward", layer.info.name);
   Passage passage = std::move(node.mapped());
   if (instruction.recompute && layer.number > 0) bring_inputs(instruction, passage);
-  const bool is_loss = layer.number + 1 == stage_.layers_in_model;
+  const bool is_loss = layer.number + 1 == stage_.layers.in_model();
   Held gradients;
   if (!is_loss) {
-    const PartTimer timer(times_.pipeline);
+    const stage::PartTimer timer(times_.pipeline);
     gradients = ActivationStore::take(activations_.backward, key, "the gradient of the output");
   }
   ActivationStore::finish(activations_.activation_sends, key);  // the gradient came back, so the output had arrived
-  const PartTimer timer(times_.backward);
+  const stage::PartTimer timer(times_.backward);
   const c10::AutoGradMode grad_mode(true);
   Tensors leaves;
   for (const Parameter* parameter : layer.layer->parameters())
@@ -112,58 +112,58 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
     seeds.push_back(gradients.tensors().at(i));
   }
   LeftGradients left;
-  stage_.linear->leave_in(instruction.op == Op::BackwardInput ? &left.products : nullptr);
+  stage_.layers.linear().leave_in(instruction.op == program::Op::BackwardInput ? &left.products : nullptr);
   if (!outputs.empty() && !leaves.empty())
-    plugin_call(
-        stage_.model_name, [&] { return format("backward of {} (layer {})", layer.info.name, layer.number); },
-        stage_.rank,
+    plugins::plugin_call(
+        stage_.plugins.model.name, [&] { return format("backward of {} (layer {})", layer.info.name, layer.number); },
+        stage_.place.rank,
         [&] { torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, leaves); });
-  check_linear_only(layer, instruction.op == Op::BackwardInput);
-  if (instruction.op == Op::BackwardInput) keep_for_weights(key, std::move(left));
+  check_linear_only(layer, instruction.op == program::Op::BackwardInput);
+  if (instruction.op == program::Op::BackwardInput) keep_for_weights(key, std::move(left));
   if (layer.number == 0) return;
   Tensors to_previous;
   for (const at::Tensor& tensor : passage.inputs.tensors()) {
     at::Tensor gradient = tensor.grad();
     to_previous.push_back(gradient.defined() ? gradient : at::zeros_like(tensor.detach()));
   }
-  if (layer.number < stage_.first_trainable)  // nobody needs a gradient, and the program passes one on
-    for (const TensorShape& shape : stage_.model_layers[static_cast<std::size_t>(layer.number - 1)].outputs)
+  if (layer.number < stage_.layers.first_trainable())  // nobody needs a gradient, and the program passes one on
+    for (const TensorShape& shape : stage_.layers.model()[static_cast<std::size_t>(layer.number - 1)].outputs)
       to_previous.push_back(
-          at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
+          at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.memory.tensors())));
   activations_.backward[{layer.number - 1, instruction.micro_batch}].tensors =
-      Held(*stage_.store, std::move(to_previous));
+      Held(stage_.memory.store(), std::move(to_previous));
 }
 
 // A parameter has no .grad while no product of its own has written to its buffer, or while its product is left for
 // later. If it has one all the same, autograd made it: the layer uses the parameter elsewhere.
-void Executor::check_linear_only(const StageLayer& layer, bool splits) const {
+void Executor::check_linear_only(const stage::StageLayer& layer, bool splits) const {
   for (const Parameter* parameter : layer.layer->parameters())
     if (parameter->tensor.grad().defined() &&
-        ((splits && Linear::can_wait(*parameter)) || stage_.linear->is_unwritten(*parameter)))
+        ((splits && stage::Linear::can_wait(*parameter)) || stage_.layers.linear().is_unwritten(*parameter)))
       throw UserError(
           "{}: {} says that {} is linear_only and uses it in another way than ModelContext::linear; its gradient would "
           "be wrong. Leave linear_only out",
-          stage_.model_name, layer.info.name, parameter->info.name);
+          stage_.plugins.model.name, layer.info.name, parameter->info.name);
 }
 
 // A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.
 void Executor::keep_for_weights(ActivationStore::Key key, LeftGradients left) {
   Tensors kept;
   std::set<const c10::StorageImpl*> memories;
-  for (const WeightGradient& product : left.products)
+  for (const stage::WeightGradient& product : left.products)
     for (const at::Tensor& tensor : {product.dy, product.x})
       if (memories.insert(tensor.storage().unsafeGetStorageImpl()).second) kept.push_back(tensor);
-  left.tensors = Held(*stage_.store, std::move(kept));
+  left.tensors = Held(stage_.memory.store(), std::move(kept));
   activations_.left_gradients.insert_or_assign(key, std::move(left));
 }
 
-void Executor::backward_of_weights(const Instruction& instruction) {
-  const PartTimer timer(times_.backward);
+void Executor::backward_of_weights(const program::Instruction& instruction) {
+  const stage::PartTimer timer(times_.backward);
   auto node = activations_.left_gradients.extract({instruction.layer, instruction.micro_batch});
   if (node.empty())
     throw Bug("the weight gradients of {} are computed before those of its input",
-              stage_.layer(instruction.layer).info.name);
-  for (const WeightGradient& gradient : node.mapped().products) stage_.linear->add(gradient);
+              stage_.layers.of(instruction.layer).info.name);
+  for (const stage::WeightGradient& gradient : node.mapped().products) stage_.layers.linear().add(gradient);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

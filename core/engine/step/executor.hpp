@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "program/instruction.hpp"
+#include "stage/stage.hpp"
 #include "step/activations.hpp"
-#include "step/gradient_path.hpp"
 #include "step/loss_sums.hpp"
-#include "step/stage.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 struct StepInput {
   std::int64_t step = 0;
@@ -37,12 +36,12 @@ struct StepInput {
 struct StepTimes {
   double forward = 0.0;
   double backward = 0.0;
-  double gather = 0.0;     // waits for parameters
-  double reduce = 0.0;     // starts of and waits for gradient sums
-  double pipeline = 0.0;   // sends and receives between stages
-  double optimizer = 0.0;  // norm, update, publish
-  double offload = 0.0;    // waits for buffers that move between memory tiers
-  TensorTimes tensor;      // collectives within forward and backward
+  double gather = 0.0;        // waits for parameters
+  double reduce = 0.0;        // starts of and waits for gradient sums
+  double pipeline = 0.0;      // sends and receives between stages
+  double optimizer = 0.0;     // norm, update, publish
+  double offload = 0.0;       // waits for buffers that move between memory tiers
+  stage::TensorTimes tensor;  // collectives within forward and backward
 };
 
 struct StepOutcome : MeanLosses {
@@ -68,20 +67,20 @@ struct InstructionTimes {
 
 class Executor {
  public:
-  explicit Executor(StageState& stage) : stage_(stage) {}
+  explicit Executor(stage::Stage& stage) : stage_(stage) {}
 
   // Runs one training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host
   // once, at the end. Throws UserError if no target of the global batch counts; the gradient then updates nothing.
   // `next`: the following step, whose first forwards a speculative program may run ahead; null: it does not. Its
   // scalars may be incomplete.
-  StepOutcome run(const Program& program, const StepInput& input, const StepInput* next = nullptr);
+  StepOutcome run(const program::Program& program, const StepInput& input, const StepInput* next = nullptr);
   // Discards look-ahead forwards of the next step, which then run again. [collective] over the run.
   void forget_ahead();
 
   // True if the last step's deferred update is pending; make_pending_updates() makes it. [collective] over the
   // run
   bool has_pending_update() const { return std::holds_alternative<PendingUpdates>(left_); }
-  void make_pending_updates(const Program& updates);
+  void make_pending_updates(const program::Program& updates);
 
   // Waits for the end of a publish(). If the values of a flat parameter stay gathered, publish() may still be sending
   // them and hold memory, so it must end before they are written again. [collective] over the stage
@@ -100,17 +99,17 @@ class Executor {
 
   // Calls `see` for each instruction in every later run(); empty: stops. Discarded look-ahead instructions are reported
   // again when they are re-run.
-  using SeeInstruction = std::function<void(const Instruction& instruction, const InstructionTimes& times)>;
+  using SeeInstruction = std::function<void(const program::Instruction& instruction, const InstructionTimes& times)>;
   void show_instructions(SeeInstruction see) { see_instruction_ = std::move(see); }
 
   // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the losses
   // of this rank's micro-batches to `sums`, a LossSums tensor. [collective] over the run.
-  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums);
+  void evaluate(const program::Program& forwards, const StepInput& input, const at::Tensor& sums);
 
   // Runs a training step in parts, so that the caller can act between instructions: begin, every instruction in order,
   // finish.
   void begin(const StepInput& input);
-  void carry_out(const Instruction& instruction, const StepInput& input);
+  void carry_out(const program::Instruction& instruction, const StepInput& input);
   StepOutcome finish(const StepInput& input);
   // Returns the loss sum of the last forward through the last layer; undefined on stages without that layer.
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
@@ -119,46 +118,43 @@ class Executor {
   at::Tensor take_logits() { return std::exchange(logits_, at::Tensor()); }
 
  private:
-  using Instructions = std::span<const Instruction>;
+  using Instructions = std::span<const program::Instruction>;
   void carry_out_all(Instructions instructions, const StepInput& input);
-  void carry_out_and_show(const Instruction& instruction, const StepInput& input);
+  void carry_out_and_show(const program::Instruction& instruction, const StepInput& input);
   bool take_ahead(const StepInput& input);
   void run_ahead(Instructions instructions, const StepInput& next);
-  void move(const Instruction& instruction);
-  void forward(const Instruction& instruction, const StepInput& input);
-  void backward(const Instruction& instruction, const StepInput& input);
-  void backward_of_weights(const Instruction& instruction);
-  void send(const Instruction& instruction);
-  void receive(const Instruction& instruction);
-  void borrow_gradient(const Instruction& instruction);
-  void reduce(const Instruction& instruction);
+  void move(const program::Instruction& instruction);
+  void forward(const program::Instruction& instruction, const StepInput& input);
+  void backward(const program::Instruction& instruction, const StepInput& input);
+  void backward_of_weights(const program::Instruction& instruction);
+  void send(const program::Instruction& instruction);
+  void receive(const program::Instruction& instruction);
+  void borrow_gradient(const program::Instruction& instruction);
+  void reduce(const program::Instruction& instruction);
   void finish_gradient(int flat_parameter);
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
   void start_norm(const StepInput& input, bool assumes);
   void norm(const StepInput& input);
-  void save_or_restore(const Instruction& instruction);
-  void measure(const Instruction& instruction);
+  void save_or_restore(const program::Instruction& instruction);
+  void measure(const program::Instruction& instruction);
   void sum_statistics(int round);
-  void update(const Instruction& instruction);
-  void synchronize(const Instruction& instruction, const StepInput& input);
-  int groups_of_norm() const { return stage_.local ? stage_.local->groups() : 1; }
+  void update(const program::Instruction& instruction);
+  void synchronize(const program::Instruction& instruction, const StepInput& input);
+  int groups_of_norm() const { return stage_.updates.local() ? stage_.updates.local()->groups() : 1; }
   void tell_of_groups(const StepInput& input, const double* totals, StepOutcome& outcome) const;
   void keep(int flat_parameter);
-  void stash(const Instruction& instruction);
-  void bind(const Instruction& instruction);
-  void drop(const Instruction& instruction);
-  StepScalars scalars_of(const Instruction& instruction) const;
+  void stash(const program::Instruction& instruction);
+  void bind(const program::Instruction& instruction);
+  void drop(const program::Instruction& instruction);
+  StepScalars scalars_of(const program::Instruction& instruction) const;
 
-  void keep_inputs(const Instruction& forward, Passage& passage);
-  void bring_inputs(const Instruction& backward, Passage& passage);
-  void check_linear_only(const StageLayer& layer, bool splits) const;
+  void keep_inputs(const program::Instruction& forward, Passage& passage);
+  void bring_inputs(const program::Instruction& backward, Passage& passage);
+  void check_linear_only(const stage::StageLayer& layer, bool splits) const;
   void keep_for_weights(ActivationStore::Key key, LeftGradients left);
-  LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
-  const Buffer& input_buffer(const Instruction& compute) const {
-    return *stage_.input_buffers.at({compute.layer, compute.input_buffer});
-  }
-  FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
+  LayerOutput compute(stage::StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
+  FlatParameter& flat(int id) { return stage_.values.flat(id); }
   // Calls the partitioner for a flat parameter; errors name `function`.
   template <typename Work>
   void partition(const char* function, const FlatParameter& parameter, Work&& work);
@@ -174,14 +170,13 @@ class Executor {
   // What the norm is: not known; assumed neither to clip nor to skip, until Norm; known; known, and not as assumed.
   enum class NormState { Unknown, Assumed, Known, AssumedWrongly };
 
-  StageState& stage_;
+  stage::Stage& stage_;
   ActivationStore activations_;
   std::variant<std::monostate, PendingUpdates, Ahead> left_;  // left by the last step for the next one
-  SummedGradients summed_gradients_{stage_};
-  GradientPath* gradients_ = &summed_gradients_;  // path of this step's gradients
-  double loss_scale_ = 1.0;                       // after the step: factor of gradients relative to the mean loss's
-  at::Tensor loss_seed_;                          // undefined when evaluating
-  at::Tensor loss_sums_;                          // this rank's LossSums
+  stage::GradientPath* gradients_ = nullptr;                  // path of this step's gradients
+  double loss_scale_ = 1.0;  // after the step: factor of gradients relative to the mean loss's
+  at::Tensor loss_seed_;     // undefined when evaluating
+  at::Tensor loss_sums_;     // this rank's LossSums
   at::Tensor micro_batch_loss_;
   at::Tensor logits_;
   at::Tensor squares_;  // fp64 by flat parameter: this rank's parts of the squared norm
@@ -199,4 +194,4 @@ class Executor {
   StepTimes times_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

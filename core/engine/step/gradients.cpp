@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "group/numbers.hpp"
+#include "stage/seconds_since.hpp"
 #include "step/executor.hpp"
 #include "step/parameter_numbers.hpp"
-#include "step/seconds_since.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 namespace {
 // By the device's own operator, or in fp64, some elements at a time. fp64 for [Note: a norm that does not depend on how
@@ -22,6 +22,7 @@ namespace {
 at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
   const at::Device device = gradients.front().device();
   if (operators::available("sum_of_squares", device)) return operators::sum_of_squares(gradients);
+  if (device.is_meta()) return at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));  // no values
   constexpr std::int64_t some = 1 << 18;
   at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
   for (const at::Tensor& gradient : gradients)
@@ -32,9 +33,9 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
 
 // Each element is counted by one rank of a replica group.
 void Executor::square_gradient(int flat_parameter) {
-  const PartTimer timer(times_.optimizer);
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  const bool is_seen = see_gradient_ && (!stage_.local || stage_.local->group() == 0);
+  const bool is_seen = see_gradient_ && (!stage_.updates.local() || stage_.updates.local()->group() == 0);
   std::vector<at::Tensor> gradients;
   for (const auto& [span, begin, all, counted] : gradients_->final_gradients(flat(flat_parameter))) {
     if (counted.elements == 0) continue;
@@ -47,21 +48,20 @@ void Executor::square_gradient(int flat_parameter) {
                        see_gradient_(name, run.whole, values.narrow(0, run.in_part - first, run.elements));
                      });
   }
-  if (!gradients.empty() && !stage_.store->dry_run())
-    squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));
+  if (!gradients.empty()) squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));
 }
 
 // The ranks that hold a flat parameter own equal slices of it at equal data-parallel rank: those of a tensor group,
-// whose flat parameters are alike, and the stages that hold a tied one (Session::connect_ties), whatever parts each
+// whose flat parameters are alike, and the stages that hold a tied one (stage::Updates), whatever parts each
 // updates its slices in. What is summed over a tensor group, many small parameters, goes in one piece.
 void Executor::sum_replicas(int flat_parameter) {
-  const PartTimer timer(times_.reduce);
+  const stage::PartTimer timer(times_.reduce);
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> parts;
   std::vector<BufferRange> slices;
-  for (const FinalGradient& gradient : gradients_->final_gradients(flat(flat_parameter))) {
+  for (const stage::FinalGradient& gradient : gradients_->final_gradients(flat(flat_parameter))) {
     const BufferRange& all = gradient.all;
-    if (stage_.tensor != nullptr && gradient.span->info.sums_over_tensor(stage_.sequence_parallel))
+    if (stage_.groups.tensor() != nullptr && gradient.span->info.sums_over_tensor(stage_.place.batch.sequence_parallel))
       parts.push_back(all.tensor());
     if (!slices.empty() && slices.back().buffer == all.buffer &&
         slices.back().begin + slices.back().elements == all.begin)
@@ -70,28 +70,28 @@ void Executor::sum_replicas(int flat_parameter) {
       slices.push_back(all);
   }
   if (parts.size() == 1) {
-    stage_.tensor->all_reduce(parts.front(), ReduceOperation::Sum).wait();
+    stage_.groups.tensor()->all_reduce(parts.front(), ReduceOperation::Sum).wait();
   } else if (!parts.empty()) {
     const at::Tensor sum = at::cat(parts);
-    stage_.tensor->all_reduce(sum, ReduceOperation::Sum).wait();
+    stage_.groups.tensor()->all_reduce(sum, ReduceOperation::Sum).wait();
     std::int64_t at = 0;
     for (at::Tensor& part : parts) part.copy_(sum.narrow(0, std::exchange(at, at + part.numel()), part.numel()));
   }
-  const auto holders = stage_.holders.find(flat_parameter);
-  if (holders == stage_.holders.end()) return;
-  for (const BufferRange& slice : slices) holders->second->all_reduce(slice.tensor(), ReduceOperation::Sum).wait();
+  Group* const holders = stage_.updates.holders(flat_parameter);
+  if (holders == nullptr) return;
+  for (const BufferRange& slice : slices) holders->all_reduce(slice.tensor(), ReduceOperation::Sum).wait();
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
 std::vector<std::string> Executor::non_finite_parameters() {
   const c10::NoGradGuard no_grad;
-  const ParameterNumbers parameters(stage_.model_layers);
+  const ParameterNumbers parameters(stage_.layers.model());
   std::vector<std::int64_t> marks(parameters.names().size(), 0);
   std::vector<std::size_t> numbers;
   std::vector<at::Tensor> squares;
-  for (const auto& flat : stage_.layout.flat) {
+  for (const auto& flat : stage_.values.layout().flat) {
     if (!flat->info().trainable) continue;
-    for (const FinalGradient& gradient : gradients_->final_gradients(*flat, /*kept=*/true)) {
+    for (const stage::FinalGradient& gradient : gradients_->final_gradients(*flat, /*kept=*/true)) {
       const BufferRange& counted = gradient.counted;
       if (counted.elements == 0) continue;
       numbers.push_back(parameters.of(gradient.span->info.name));
@@ -99,7 +99,7 @@ std::vector<std::string> Executor::non_finite_parameters() {
       if (counted.buffer->here())
         square(counted.tensor());
       else
-        stage_.buffers->with(counted, state::Access::Read, square);
+        stage_.values.buffers().with(counted, memory::Access::Read, square);
     }
   }
   if (!squares.empty()) {
@@ -108,11 +108,11 @@ std::vector<std::string> Executor::non_finite_parameters() {
       if (!std::isfinite(host.const_data_ptr<double>()[piece])) marks[numbers[piece]] = 1;
   }
   const std::vector<std::int64_t> all =
-      reduce_numbers(*stage_.world, stage_.store->device(), marks, ReduceOperation::Max);
+      group::reduce_numbers(stage_.groups.world(), stage_.memory.tensors(), marks, ReduceOperation::Max);
   std::vector<std::string> found;
   for (std::size_t number = all.size(); number-- > 0;)
     if (all[number] != 0) found.push_back(parameters.names()[number]);
   return found;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

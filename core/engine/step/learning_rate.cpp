@@ -10,7 +10,7 @@
 #include "plugins/engine_plugins.hpp"
 #include "plugins/plugin_call.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 namespace {
 
@@ -25,15 +25,15 @@ auto at_place(const Place& place, Make&& make) {
 
 }  // namespace
 
-RunLearningRate::RunLearningRate(const config::RunConfig& config, plugin_host::PluginRegistry& registry)
-    : RunLearningRate(NamedPlugin<LearningRate>(), config) {
+RunLearningRate::RunLearningRate(const config::RunConfig& config, plugins::PluginRegistry& registry)
+    : RunLearningRate(stage::NamedPlugin<LearningRate>(), config) {
   const config::PluginChoice& choice = config.learning_rate.plugin;
-  context_ = plugin_host::asking_context(registry.find(PluginKind::LearningRate, choice.plugin), choice.options);
+  context_ = plugins::asking_context(registry.find(PluginKind::LearningRate, choice.plugin), choice.options);
   made_ = at_place(place_, [&] { return registry.create<LearningRate>(choice.plugin, *context_); });
   plugin_ = {made_.get(), choice.kind + "/" + choice.name};
 }
 
-RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config)
+RunLearningRate::RunLearningRate(stage::NamedPlugin<LearningRate> plugin, const config::RunConfig& config)
     : plugin_(std::move(plugin)),
       place_(config.learning_rate.place),
       steps_(config.train.steps),
@@ -49,8 +49,7 @@ template <typename Ask>
 auto RunLearningRate::ask(const char* function, std::int64_t update, Ask&& ask) const {
   const std::int64_t after_warmup = std::max<std::int64_t>(update - run_.warmup, 0);
   const std::string call = format("{}({})", function, after_warmup);
-  return at_place(place_,
-                  [&] { return plugin_host::plugin_call(plugin_.name, call, [&] { return ask(after_warmup); }); });
+  return at_place(place_, [&] { return plugins::plugin_call(plugin_.name, call, [&] { return ask(after_warmup); }); });
 }
 
 double RunLearningRate::rate(std::int64_t update) const {
@@ -108,7 +107,7 @@ bool RunLearningRate::has_own_rates() const {
   }
 }
 
-void RunLearningRate::check_momentum(const NamedPlugin<Optimizer>& optimizer) const {
+void RunLearningRate::check_momentum(const stage::NamedPlugin<Optimizer>& optimizer) const {
   if (!momentum(0) || optimizer->takes_momentum()) return;
   throw UserError(place_,
                   "{} gives every update a momentum, and {} takes none with these options: choose an optimizer and "
@@ -134,4 +133,4 @@ bool RunLearningRate::same_over(std::int64_t steps) const {
   return true;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -8,9 +8,9 @@
 
 #include "config/run_config.hpp"
 #include "plugins/registry.hpp"
-#include "step/stage.hpp"
+#include "stage/named_plugin.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 // Learning rates of all optimizer updates of a run: linear warm-up, then the plugin's schedule. With W warm-up updates,
 // update t has (t + 1) / W of the schedule's first rate, so W = 0 and 1 both start there; the momentum is the
@@ -18,9 +18,9 @@ namespace strata::runtime {
 class RunLearningRate {
  public:
   // Uses a run's plugin, which must outlive this object.
-  RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config);
+  RunLearningRate(stage::NamedPlugin<LearningRate> plugin, const config::RunConfig& config);
   // Makes its own plugin, for use without a run. Throws UserError if the plugin refuses its options.
-  RunLearningRate(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+  RunLearningRate(const config::RunConfig& config, plugins::PluginRegistry& registry);
 
   // Returns rate and momentum. Throws the plugin's UserErrors with its name and its place in the config, and Bug for an
   // illegal value.
@@ -32,7 +32,7 @@ class RunLearningRate {
   // Throws UserError if the plugin refuses this run, or if learning_rate.base is given and not used.
   void check() const;
   // Throws UserError if the schedule has a momentum and the optimizer takes none.
-  void check_momentum(const NamedPlugin<Optimizer>& optimizer) const;
+  void check_momentum(const stage::NamedPlugin<Optimizer>& optimizer) const;
   // True if a run of `steps` steps has the same rates and momenta, up to the end of the shorter run.
   bool same_over(std::int64_t steps) const;
 
@@ -46,11 +46,11 @@ class RunLearningRate {
 
   std::shared_ptr<PluginContext> context_;  // null if the plugin is the run's
   std::shared_ptr<LearningRate> made_;
-  NamedPlugin<LearningRate> plugin_;
+  stage::NamedPlugin<LearningRate> plugin_;
   Place place_;
   std::int64_t steps_;
   TrainingRun run_;
   bool base_is_compared_ = false;  // true: rules of parameters have own rates, stored as fractions of the base
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

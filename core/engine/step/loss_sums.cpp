@@ -3,7 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 
-namespace strata::runtime {
+namespace strata::step {
 
 at::Tensor LossSums::zeros(at::Device device) {
   return at::zeros({count}, at::TensorOptions().dtype(at::kDouble).device(device));
@@ -22,4 +22,4 @@ MeanLosses MeanLosses::of(const double* sums) {
   return means;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace strata::runtime {
+namespace strata::step {
 
 // Sums over micro-batches: one tensor, fp64 [LossSums::count] on the run's device, so that one all-reduce sums them
 // over the run.
@@ -24,4 +24,4 @@ struct MeanLosses {
   static MeanLosses of(const double* sums);
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

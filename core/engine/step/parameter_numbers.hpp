@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::step {
 
 // Numbering of the whole model's parameters, equal on every rank: in the order of layers, a tied one once.
 class ParameterNumbers {
@@ -23,4 +23,4 @@ class ParameterNumbers {
   std::map<std::string, std::size_t> numbers_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

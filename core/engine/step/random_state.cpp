@@ -7,7 +7,7 @@
 
 #include "interface/src/split_mix.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 namespace {
 std::uint64_t mixed(std::uint64_t seed, std::initializer_list<std::int64_t> parts) {
@@ -37,4 +37,4 @@ LayerGenerator::~LayerGenerator() {
   generator_.set_state(state_);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace strata::runtime {
+namespace strata::step {
 
 // Returns MicroBatch::random_key.
 at::Tensor random_key(at::Device device, std::uint64_t seed, std::int64_t step, int layer);
@@ -24,4 +24,4 @@ class LayerGenerator {
   at::Tensor state_;         // the program's
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -4,16 +4,18 @@
 #include "plugins/plugin_call.hpp"
 #include "step/executor.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
-StepOutcome Executor::run(const Program& program, const StepInput& input, const StepInput* next) {
+StepOutcome Executor::run(const program::Program& program, const StepInput& input, const StepInput* next) {
   const auto begin_of = [&](const auto& holds) { return std::ranges::find_if(program, holds); };
   const Instructions all(program);
-  const Instructions ahead =
-      all.first(static_cast<std::size_t>(begin_of([](const Instruction& i) { return !i.ahead; }) - program.begin()));
-  const bool speculative = begin_of([](const Instruction& i) { return i.op == Op::StartNorm; }) != program.end();
+  const Instructions ahead = all.first(
+      static_cast<std::size_t>(begin_of([](const program::Instruction& i) { return !i.ahead; }) - program.begin()));
+  const bool speculative =
+      begin_of([](const program::Instruction& i) { return i.op == program::Op::StartNorm; }) != program.end();
   const auto norm = static_cast<std::size_t>(
-      begin_of([&](const Instruction& i) { return speculative && i.op == Op::Norm; }) - program.begin());
+      begin_of([&](const program::Instruction& i) { return speculative && i.op == program::Op::Norm; }) -
+      program.begin());
   const bool made = take_ahead(input);
   begin(input);
   if (!made) carry_out_all(ahead, input);
@@ -31,7 +33,7 @@ StepOutcome Executor::run(const Program& program, const StepInput& input, const 
 }
 
 void Executor::carry_out_all(Instructions instructions, const StepInput& input) {
-  for (const Instruction& instruction : instructions)
+  for (const program::Instruction& instruction : instructions)
     if (see_instruction_)
       carry_out_and_show(instruction, input);
     else
@@ -41,7 +43,7 @@ void Executor::carry_out_all(Instructions instructions, const StepInput& input) 
 // [Note: what is made ahead] The forwards belong to the next step: their losses are summed for it, and random draws are
 // its own. They read the loss scale as it is now; where the precision policy then changes it, they are made again.
 void Executor::run_ahead(Instructions instructions, const StepInput& next) {
-  Ahead& ahead = left_.emplace<Ahead>(next.step, loss_scale_, LossSums::zeros(stage_.store->device()));
+  Ahead& ahead = left_.emplace<Ahead>(next.step, loss_scale_, LossSums::zeros(stage_.memory.tensors()));
   const auto swap_sums = [&] { std::swap(loss_sums_, ahead.loss_sums); };
   swap_sums();
   carry_out_all(instructions, next);
@@ -52,8 +54,8 @@ void Executor::run_ahead(Instructions instructions, const StepInput& next) {
 bool Executor::take_ahead(const StepInput& input) {
   const auto* const ahead = std::get_if<Ahead>(&left_);
   if (ahead == nullptr) return false;
-  const double loss_scale =
-      plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
+  const double loss_scale = plugins::plugin_call(stage_.plugins.precision.name, "loss_scale()", stage_.place.rank,
+                                                 [&] { return stage_.plugins.precision->loss_scale(); });
   if (ahead->step == input.step && ahead->loss_scale == loss_scale) return true;
   forget_ahead();
   return false;
@@ -66,4 +68,4 @@ void Executor::forget_ahead() {
   left_ = {};
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -13,7 +13,7 @@
 #include "step/parameter_numbers.hpp"
 #include "step/session.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 namespace {
 
@@ -68,24 +68,24 @@ void check_held(const ParameterTotals& held, const ParameterInfo& parameter, con
 }  // namespace
 
 void Session::fill(const ValueSource& source) {
-  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+  for (state::OptimizerState::Entry& entry : stage_.updates.state().entries()) {
     const PieceInfo& piece = entry.piece.info;
     entry.for_each_run(entry.weights(), 0, piece.end - piece.begin, [&](std::int64_t whole, const BufferRange& part) {
-      stage_.buffers->with(part, state::Access::Write, [&](const at::Tensor& values) {
+      stage_.values.buffers().with(part, memory::Access::Write, [&](const at::Tensor& values) {
         source(entry.span->info, whole, whole + part.elements, values);
       });
     });
-    stage_.optimizer_state->start_at_weights(entry);
-    stage_.optimizer_state->write_parameter(entry);
+    stage_.updates.state().start_at_weights(entry);
+    stage_.updates.state().write_parameter(entry);
   }
   publish();
 }
 
 void Session::compute_with(Weights weights) {
-  if (weights == weights_ || !stage_.optimizer_state->evaluates_elsewhere()) return;
+  if (weights == weights_ || !stage_.updates.state().evaluates_elsewhere()) return;
   const c10::NoGradGuard no_grad;
-  for (const FlatParameter* const flat : flat_) executor_.finish_publish(flat->info().id);
-  state::OptimizerState& state = *stage_.optimizer_state;
+  for (const FlatParameter* const flat : stage_.values.flat_parameters()) executor_.finish_publish(flat->info().id);
+  state::OptimizerState& state = stage_.updates.state();
   for (const state::OptimizerState::Entry& entry : state.entries())
     if (weights == Weights::Trained)
       state.write_parameter(entry);
@@ -99,7 +99,7 @@ void Session::compute_with(Weights weights) {
 // be its own, and follows with the first step.
 void Session::publish() {
   weights_ = Weights::Trained;
-  if (stage_.optimizer_state->trains_elsewhere())
+  if (stage_.updates.state().trains_elsewhere())
     compute_with(Weights::Evaluated);
   else
     publish_values();
@@ -107,36 +107,36 @@ void Session::publish() {
 }
 
 void Session::publish_values() {
-  std::vector<state::Buffers::Movement> movements;
-  for (const FlatParameter* const flat : flat_)
+  std::vector<memory::Buffers::Movement> movements;
+  for (const FlatParameter* const flat : stage_.values.flat_parameters())
     for (const bool comes : {true, false}) movements.push_back({{Category::Parameter, flat->info().id}, comes});
-  stage_.buffers->make_room(movements);
-  for (FlatParameter* flat : flat_) {
-    const Moved values{Category::Parameter, flat->info().id};
-    stage_.buffers->fetch(values, true);
-    stage_.buffers->await(values);
-    plugin_call(
-        stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
-        [&] { stage_.partitioner->publish(*flat); });
+  stage_.values.buffers().make_room(movements);
+  for (FlatParameter* const flat : stage_.values.flat_parameters()) {
+    const program::Moved values{Category::Parameter, flat->info().id};
+    stage_.values.buffers().fetch(values, true);
+    stage_.values.buffers().await(values);
+    plugins::plugin_call(
+        stage_.plugins.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.place.rank,
+        [&] { stage_.plugins.partitioner->publish(*flat); });
     executor_.finish_publish(flat->info().id);  // one at a time: what is being published may hold memory
-    stage_.buffers->store(values, false);
+    stage_.values.buffers().store(values, false);
   }
 }
 
 // Every rank knows every parameter of the model, so sums in one order are all that must travel.
 void Session::check_values() {
-  const ParameterNumbers parameters(stage_.model_layers);
+  const ParameterNumbers parameters(stage_.layers.model());
   std::vector<ParameterTotals> mine(parameters.names().size());
   const auto add = [](std::int64_t& digest, std::uint64_t more) {
     digest = static_cast<std::int64_t>((static_cast<std::uint64_t>(digest) + more) & state::digest_mask);
   };
-  for (FlatParameter* const flat : flat_) {
-    if (flat->residence() != Residence::Gathered || stage_.buffers->moves(Category::Parameter, flat->info().id))
+  for (FlatParameter* const flat : stage_.values.flat_parameters()) {
+    if (flat->residence() != Residence::Gathered || stage_.values.buffers().moves(Category::Parameter, flat->info().id))
       continue;
     const auto call = [&](const char* function, void (Partitioner::*does)(FlatParameter&, Phase)) {
-      plugin_call(
-          stage_.partitioner.name, [&] { return std::string(function) + "(" + flat->info().name + ")"; }, stage_.rank,
-          [&] { (stage_.partitioner.plugin->*does)(*flat, Phase::Forward); });
+      plugins::plugin_call(
+          stage_.plugins.partitioner.name, [&] { return std::string(function) + "(" + flat->info().name + ")"; },
+          stage_.place.rank, [&] { (stage_.plugins.partitioner.plugin->*does)(*flat, Phase::Forward); });
     };
     call("gather", &Partitioner::gather);  // waits where publish() only began
     const state::Digest digest(flat->memory());
@@ -147,14 +147,14 @@ void Session::check_values() {
             const std::uint64_t found = digest.of(span.offset + run.in_part, run.elements, run.whole);
             held.whole += run.elements;
             add(held.whole_values, found);
-            if (place_.at(Axis::Data) != 0) return;
+            if (place().at(Axis::Data) != 0) return;
             held.first_whole += run.elements;
             add(held.first_whole_values, found);
           });
     }
     call("release", &Partitioner::release);
   }
-  for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+  for (const state::OptimizerState::Entry& entry : stage_.updates.state().entries()) {
     ParameterTotals& held = mine[parameters.of(entry.span->info.name)];
     const std::int64_t begin = entry.piece.info.begin, elements = entry.piece.info.end - begin;
     const auto each_run = [&](std::int64_t from, std::int64_t to, const auto& visit) {
@@ -166,8 +166,9 @@ void Session::check_values() {
       held.counted_places += static_cast<std::int64_t>(state::digest_of_places(run.whole, run.whole + run.elements));
       held.counted_places %= static_cast<std::int64_t>(state::places_modulus);
     });
-    if (stage_.buffers->moves(Category::Parameter, entry.flat->info().id)) continue;  // it would be read from its home
-    stage_.buffers->with(entry.parameter, state::Access::Read, [&](const at::Tensor& values) {
+    if (stage_.values.buffers().moves(Category::Parameter, entry.flat->info().id))
+      continue;  // it would be read from its home
+    stage_.values.buffers().with(entry.parameter, memory::Access::Read, [&](const at::Tensor& values) {
       const state::Digest digest(values);
       const std::array<std::int64_t, 4> cuts{0, entry.counted_begin, entry.counted_end, elements};
       for (std::size_t part = 0; part < 3; ++part)
@@ -183,14 +184,14 @@ void Session::check_values() {
   }
   std::vector<std::int64_t> numbers(mine.size() * totals_numbers);
   std::memcpy(numbers.data(), mine.data(), numbers.size() * sizeof(std::int64_t));
-  numbers = reduce_numbers(*stage_.world, stage_.store->device(), numbers);
+  numbers = group::reduce_numbers(stage_.groups.world(), stage_.memory.tensors(), numbers);
   std::memcpy(static_cast<void*>(mine.data()), numbers.data(), numbers.size() * sizeof(std::int64_t));
-  for (const LayerInfo& layer : stage_.model_layers)
+  for (const LayerInfo& layer : stage_.layers.model())
     for (const ParameterInfo& parameter : layer.parameters) {
-      const auto tie = ties_.find(parameter.tie);
-      if (tie == ties_.end() || tie->second.first_use.name == parameter.name)
-        check_held(mine[parameters.of(parameter.name)], parameter, stage_.partitioner.name);
+      const auto tie = stage_.layers.ties().find(parameter.tie);
+      if (tie == stage_.layers.ties().end() || tie->second.first_use.name == parameter.name)
+        check_held(mine[parameters.of(parameter.name)], parameter, stage_.plugins.partitioner.name);
     }
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -2,19 +2,19 @@
 
 #include <strata/error.hpp>
 
-namespace strata::runtime {
+namespace strata::step {
 
-std::optional<StepInParts> StepInParts::cut(const Program& program, Executor& executor) {
+std::optional<StepInParts> StepInParts::cut(const program::Program& program, Executor& executor) {
   std::vector<Cut> cuts;
   bool in_backward = true;  // as though one had ended before the first forward
-  for (std::size_t i = 0; i < program.size() && program[i].op != Op::Norm; ++i) {
-    const Instruction& instruction = program[i];
-    if (is_send(instruction.op) || is_receive(instruction.op)) return {};
-    if (!is_compute(instruction.op)) continue;
-    if (instruction.op == Op::Forward && in_backward) {
+  for (std::size_t i = 0; i < program.size() && program[i].op != program::Op::Norm; ++i) {
+    const program::Instruction& instruction = program[i];
+    if (program::is_send(instruction.op) || program::is_receive(instruction.op)) return {};
+    if (!program::is_compute(instruction.op)) continue;
+    if (instruction.op == program::Op::Forward && in_backward) {
       cuts.emplace_back();
       in_backward = false;
-    } else if (computes_backward(instruction.op) && !in_backward) {
+    } else if (program::computes_backward(instruction.op) && !in_backward) {
       cuts.back().backward = i;
       in_backward = true;
     }
@@ -23,7 +23,7 @@ std::optional<StepInParts> StepInParts::cut(const Program& program, Executor& ex
   }
   // What follows a backward and computes nothing, such as the reduction of its gradients, belongs to it.
   for (Cut& cut : cuts)
-    while (!is_compute(program[cut.end].op) && program[cut.end].op != Op::Norm) ++cut.end;
+    while (!program::is_compute(program[cut.end].op) && program[cut.end].op != program::Op::Norm) ++cut.end;
   return StepInParts(program, executor, std::move(cuts));
 }
 
@@ -64,4 +64,4 @@ StepOutcome StepInParts::finish(std::int64_t valid_tokens) {
   return outcome;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -5,7 +5,7 @@
 
 #include "step/executor.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 // A training step run incrementally, so that the caller can act between micro-batches: the forward of one micro-batch,
 // its backward, the next forward, ..., the update. The step's program is cut before each backward, each following
@@ -14,7 +14,7 @@ class StepInParts {
  public:
   // Cuts a program. Empty if the program has another order of computation or waits for other stages. Both arguments
   // must outlive the result.
-  static std::optional<StepInParts> cut(const Program& program, Executor& executor);
+  static std::optional<StepInParts> cut(const program::Program& program, Executor& executor);
 
   int micro_batches() const { return static_cast<int>(cuts_.size()); }
   int forwards() const { return forwards_; }    // forwards of the current step
@@ -36,11 +36,11 @@ class StepInParts {
     std::size_t backward = 0;
     std::size_t end = 0;
   };
-  StepInParts(const Program& program, Executor& executor, std::vector<Cut> cuts)
+  StepInParts(const program::Program& program, Executor& executor, std::vector<Cut> cuts)
       : program_(&program), executor_(&executor), cuts_(std::move(cuts)) {}
   void carry_out_until(std::size_t end);
 
-  const Program* program_;
+  const program::Program* program_;
   Executor* executor_;
   std::vector<Cut> cuts_;  // cuts by micro-batch
   StepInput input_;
@@ -49,4 +49,4 @@ class StepInParts {
   int backwards_ = 0;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::step

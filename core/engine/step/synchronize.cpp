@@ -4,24 +4,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stage/seconds_since.hpp"
 #include "step/executor.hpp"
-#include "step/seconds_since.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
-// In a dry run every step is one after which all fragments are averaged, which is the one of most memory.
-void Executor::synchronize(const Instruction& instruction, const StepInput& input) {
-  const LocalTraining& local = *stage_.local;
-  const bool dry_run = stage_.store->dry_run();
-  if (!dry_run && !local.is_due(input.step + 1, instruction.flat_parameter)) return;
-  const PartTimer timer(times_.optimizer);
+void Executor::synchronize(const program::Instruction& instruction, const StepInput& input) {
+  const stage::LocalTraining& local = *stage_.updates.local();
+  if (!local.is_due(input.step + 1, instruction.flat_parameter)) return;
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   const std::vector<state::OptimizerState::Entry*>& entries =
-      stage_.optimizer_state->entries_of(instruction.flat_parameter);
+      stage_.updates.state().entries_of(instruction.flat_parameter);
   std::int64_t elements = 0;
   for (const state::OptimizerState::Entry* const entry : entries) elements += entry->common.elements;
   if (elements == 0) return;  // nor do the other groups' ranks own any
-  Slot* const slot = stage_.slots->acquire(Category::Bucket, elements * static_cast<std::int64_t>(sizeof(float)));
+  Slot* const slot =
+      stage_.memory.slots().acquire(Category::Bucket, elements * static_cast<std::int64_t>(sizeof(float)));
   slot->last_use().block(StreamKind::Compute);
   const at::Tensor sum = slot->as(at::kFloat, elements);
   const auto each = [&](const auto& visit) {
@@ -31,21 +30,19 @@ void Executor::synchronize(const Instruction& instruction, const StepInput& inpu
       at += entry->common.elements;
     }
   };
-  const auto tensor = [&](const BufferRange& range) { return stage_.buffers->for_update(range); };
-  if (!dry_run)
-    each([&](const state::OptimizerState::Entry& entry, const at::Tensor& part) { part.copy_(tensor(entry.master)); });
+  const auto tensor = [&](const BufferRange& range) { return stage_.values.buffers().for_update(range); };
+  each([&](const state::OptimizerState::Entry& entry, const at::Tensor& part) { part.copy_(tensor(entry.master)); });
   local.replicas->all_reduce(sum, ReduceOperation::Sum).wait();
-  if (!dry_run)
-    each([&](const state::OptimizerState::Entry& entry, const at::Tensor& part) {
-      const at::Tensor common = tensor(entry.common), momentum = tensor(entry.outer_momentum);
-      const at::Tensor outer_gradient = part.div_(local.groups()).neg_().add_(common);
-      momentum.mul_(local.options.momentum).add_(outer_gradient);
-      common.sub_(outer_gradient.add_(momentum, local.options.momentum), local.options.rate);
-      tensor(entry.master).copy_(common);
-      tensor(entry.parameter).copy_(common);
-    });
+  each([&](const state::OptimizerState::Entry& entry, const at::Tensor& part) {
+    const at::Tensor common = tensor(entry.common), momentum = tensor(entry.outer_momentum);
+    const at::Tensor outer_gradient = part.div_(local.groups()).neg_().add_(common);
+    momentum.mul_(local.options.momentum).add_(outer_gradient);
+    common.sub_(outer_gradient.add_(momentum, local.options.momentum), local.options.rate);
+    tensor(entry.master).copy_(common);
+    tensor(entry.parameter).copy_(common);
+  });
   slot->last_use().record(StreamKind::Compute);
-  stage_.slots->release(slot);
+  stage_.memory.slots().release(slot);
 }
 
 // Each group has clipped by a norm of its own. The reported ones are of the run.
@@ -64,4 +61,4 @@ void Executor::tell_of_groups(const StepInput& input, const double* totals, Step
   outcome.clip_factor = outcome.finite ? factors : 1.0;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -1,15 +1,15 @@
 // Sends and receives between stages.
 #include <ATen/ops/empty.h>
 
+#include "stage/seconds_since.hpp"
 #include "step/executor.hpp"
-#include "step/seconds_since.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
-void Executor::send(const Instruction& instruction) {
-  const PartTimer timer(times_.pipeline);
-  const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
-  const bool activation = instruction.op == Op::SendActivation;
+void Executor::send(const program::Instruction& instruction) {
+  const stage::PartTimer timer(times_.pipeline);
+  const auto [begin, end] = stage_.layers.plan().placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
+  const bool activation = instruction.op == program::Op::SendActivation;
   // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait
   // cannot stall.
   if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
@@ -23,27 +23,27 @@ void Executor::send(const Instruction& instruction) {
                                     activation ? "the output" : "the gradient");
   for (const at::Tensor& tensor : held.tensors()) contiguous.push_back(tensor.detach().contiguous());
   held = Held();
-  sending.tensors = Held(*stage_.store, std::move(contiguous));
+  sending.tensors = Held(stage_.memory.store(), std::move(contiguous));
   for (const at::Tensor& tensor : sending.tensors.tensors())
-    sending.transfers.push_back(stage_.pipeline->send(tensor, instruction.peer_stage));
+    sending.transfers.push_back(stage_.groups.pipeline().send(tensor, instruction.peer_stage));
 }
 
-void Executor::receive(const Instruction& instruction) {
-  const PartTimer timer(times_.pipeline);
-  const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
-  const bool activation = instruction.op == Op::ReceiveActivation;
-  const LayerInfo& giver = stage_.model_layers[static_cast<std::size_t>(activation ? begin - 1 : end - 1)];
+void Executor::receive(const program::Instruction& instruction) {
+  const stage::PartTimer timer(times_.pipeline);
+  const auto [begin, end] = stage_.layers.plan().placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
+  const bool activation = instruction.op == program::Op::ReceiveActivation;
+  const LayerInfo& giver = stage_.layers.model()[static_cast<std::size_t>(activation ? begin - 1 : end - 1)];
   Tensors buffers;
   for (const TensorShape& shape : giver.outputs)
-    buffers.push_back(at::empty(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
+    buffers.push_back(at::empty(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.memory.tensors())));
   ActivationStore::Flow& flow = activation ? activations_.forward[{begin, instruction.micro_batch}]
                                            : activations_.backward[{end - 1, instruction.micro_batch}];
   for (const at::Tensor& buffer : buffers)
-    flow.transfers.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
-  if (activation && begin > stage_.first_trainable)
+    flow.transfers.push_back(stage_.groups.pipeline().receive(buffer, instruction.peer_stage));
+  if (activation && begin > stage_.layers.first_trainable())
     for (at::Tensor& buffer : buffers)
       if (at::isFloatingType(buffer.scalar_type())) buffer.set_requires_grad(true);
-  flow.tensors = Held(*stage_.store, std::move(buffers));
+  flow.tensors = Held(stage_.memory.store(), std::move(buffers));
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

@@ -1,21 +1,19 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass. gradients.cpp is what
 // comes before.
 #include <ATen/ops/full.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
-#include <strata/tensor_units.hpp>
 
 #include <span>
 #include <utility>
 
 #include "group/stop_request.hpp"
 #include "plugins/plugin_call.hpp"
+#include "stage/seconds_since.hpp"
 #include "step/executor.hpp"
-#include "step/seconds_since.hpp"
 
-namespace strata::runtime {
+namespace strata::step {
 
 namespace {
 
@@ -36,39 +34,38 @@ StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at:
 // that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
 // Without a token that counts the norm is not finite. Maxima that the precision policy asks for take one of their own.
 void Executor::start_norm(const StepInput& input, bool assumes) {
-  const PartTimer timer(times_.optimizer);
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   if (!assumes) activations_.finish_transfers();
   loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
-  const std::vector<std::int64_t> stops = stop_counts(input.stop_requested ? input.stop_requested() : 0);
-  const std::int64_t groups = groups_of_norm(), group = stage_.local ? stage_.local->group() : 0;
+  const std::vector<std::int64_t> stops = group::stop_counts(input.stop_requested ? input.stop_requested() : 0);
+  const std::int64_t groups = groups_of_norm(), group = stage_.updates.local() ? stage_.updates.local()->group() : 0;
   const std::int64_t first_stop = groups + LossSums::count;
   const std::int64_t first_tokens = first_stop + static_cast<std::int64_t>(stops.size());
   totals_ = at::zeros({first_tokens + (groups > 1 ? groups : 0)}, loss_sums_.options());
-  const bool dry_run = stage_.store->dry_run();
   totals_.select(0, group).copy_(squares_.sum());
   totals_.narrow(0, groups, LossSums::count).copy_(loss_sums_);
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
     if (stops[i] != 0) totals_.select(0, first_stop + static_cast<std::int64_t>(i)).fill_(stops[i]);
   if (groups > 1) totals_.select(0, first_tokens + group).fill_(static_cast<double>(input.valid_tokens));
-  norm_ = stage_.world->all_reduce(totals_, ReduceOperation::Sum);
-  if (maxima_.defined()) maxima_over_ranks_ = stage_.world->all_reduce(maxima_, ReduceOperation::Max);
+  norm_ = stage_.groups.world().all_reduce(totals_, ReduceOperation::Sum);
+  if (maxima_.defined()) maxima_over_ranks_ = stage_.groups.world().all_reduce(maxima_, ReduceOperation::Max);
   if (assumes) norm_state_ = NormState::Assumed;
-  if (dry_run || !assumes) return;
+  if (!assumes) return;
   const at::TensorOptions numbers = totals_.options();
-  stage_.scalars = scalars_by_norm(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
+  stage_.updates.scalars = scalars_by_norm(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
 }
 
 void Executor::norm(const StepInput& input) {
   const bool assumed = norm_state_ == NormState::Assumed;
   if (!assumed) start_norm(input, false);
-  const PartTimer timer(times_.optimizer);
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   norm_.wait();
   maxima_over_ranks_.wait();
   norm_state_ = NormState::Known;
   if (!assumed) left_ = PendingUpdates{};
-  if (stage_.store->dry_run() || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
+  if (stage_.layers.updates_within_step() > 0) return;
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
   const std::int64_t groups = groups_of_norm();
@@ -76,7 +73,7 @@ void Executor::norm(const StepInput& input) {
   // A group without a token that counts has no gradient, which is 0 and no reason to skip.
   const at::Tensor counted =
       groups > 1 ? tokens_of_groups.clamp_min(1.0) : totals_.narrow(0, 1 + LossSums::valid_tokens, 1);
-  const std::int64_t group = stage_.local ? stage_.local->group() : 0;
+  const std::int64_t group = stage_.updates.local() ? stage_.updates.local()->group() : 0;
   StepScalars scalars =
       scalars_by_norm(input, loss_scale_, counted.select(0, group).div(tokens), totals_.select(0, group));
   if (groups > 1)  // none goes on without the others: the number of updates is the run's
@@ -88,96 +85,87 @@ void Executor::norm(const StepInput& input) {
                         .all()
                         .logical_and(tokens_of_groups.sum().gt(0.0))
                         .to(at::kFloat);
-  if (stage_.buffers->updates_on_host()) {
-    scalars.gradient_factor = scalars.gradient_factor.cpu();  // blocks the host until they are known
-    scalars.apply = scalars.apply.cpu();
-  }
+  if (stage_.values.buffers().updates_on_host())
+    stage_.groups.provider().wait_for_device([&] {
+      scalars.gradient_factor = scalars.gradient_factor.cpu();
+      scalars.apply = scalars.apply.cpu();
+    });
   if (assumed) {
-    const at::Tensor as_assumed = scalars.gradient_factor.eq(stage_.scalars.gradient_factor).mul(scalars.apply);
-    stage_.groups->wait_for_device([&] {
+    const at::Tensor as_assumed = scalars.gradient_factor.eq(stage_.updates.scalars.gradient_factor).mul(scalars.apply);
+    stage_.groups.provider().wait_for_device([&] {
       if (as_assumed.item<float>() == 0.0F) norm_state_ = NormState::AssumedWrongly;
     });
     measured_round_ = -1;
   }
-  stage_.scalars = scalars;
+  stage_.updates.scalars = scalars;
 }
 
-void Executor::save_or_restore(const Instruction& instruction) {
-  const PartTimer timer(times_.optimizer);
+void Executor::save_or_restore(const program::Instruction& instruction) {
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  if (stage_.store->dry_run()) return;
-  if (instruction.op == Op::SaveState) return stage_.optimizer_state->save(instruction.flat_parameter);
+  if (instruction.op == program::Op::SaveState) return stage_.updates.state().save(instruction.flat_parameter);
   finish_publish(instruction.flat_parameter);
-  stage_.optimizer_state->restore(instruction.flat_parameter);
+  stage_.updates.state().restore(instruction.flat_parameter);
 }
 
 // Each element is measured by one of the stage's ranks.
-void Executor::measure(const Instruction& instruction) {
-  const PartTimer timer(times_.optimizer);
+void Executor::measure(const program::Instruction& instruction) {
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  if (stage_.store->dry_run()) return;
-  const at::Tensor sums_of_stage = stage_.sums->of_round(instruction.round);
+  const at::Tensor sums_of_stage = stage_.updates.sums()->of_round(instruction.round);
   if (!sums_of_stage.defined()) return;  // this stage's parameters have none
   if (std::exchange(measured_round_, instruction.round) != instruction.round) sums_of_stage.zero_();
-  state::OptimizerState& state = *stage_.optimizer_state;
+  state::OptimizerState& state = stage_.updates.state();
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
-    const at::Tensor sums = stage_.sums->of(entry->piece.info.parameter, instruction.round);
+    const at::Tensor sums = stage_.updates.sums()->of(entry->piece.info.parameter, instruction.round);
     if (!sums.defined() || entry->measured_begin == entry->measured_end) continue;
     Piece part = state::OptimizerState::part_of(state.piece_of(*entry, instruction.kept()), *entry,
                                                 entry->measured_begin, entry->measured_end);
-    const bool on_host = stage_.buffers->updates_on_host();
+    const bool on_host = stage_.values.buffers().updates_on_host();
     part.sums = on_host ? at::zeros(sums.sizes(), at::kDouble) : sums;
-    plugin_call(
-        stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->measure(part, instruction.round, scalars_of(instruction)); });
+    stage_.updates.calls().measure(part, instruction.round, scalars_of(instruction));
     if (on_host) sums.add_(part.sums.to(sums.device()));
   }
 }
 
 // One all-reduce carries the sums of all parameters.
 void Executor::sum_statistics(int round) {
-  const PartTimer timer(times_.optimizer);
+  const stage::PartTimer timer(times_.optimizer);
   measured_round_ = -1;
-  const at::Tensor sums = stage_.sums->of_round(round);
+  const at::Tensor sums = stage_.updates.sums()->of_round(round);
   if (!sums.defined()) return;  // this stage's parameters have none
-  stage_.peers->all_reduce(sums, ReduceOperation::Sum).wait();
+  stage_.updates.sums_group()->all_reduce(sums, ReduceOperation::Sum).wait();
 }
 
-void Executor::update(const Instruction& instruction) {
-  const PartTimer timer(times_.optimizer);
+void Executor::update(const program::Instruction& instruction) {
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   FlatParameter& updated = flat(instruction.flat_parameter);
-  const bool first_of_dry_run = instruction.late() && updated.gradient_state() == GradientState::Empty;
   if (!instruction.kept() && norm_state_ != NormState::AssumedWrongly && instruction.part == 0 &&
-      instruction.round + 1 == stage_.sums->rounds() && !first_of_dry_run)
+      instruction.round + 1 == stage_.updates.sums()->rounds())
     updated.move_gradient(GradientState::Empty);
-  // What ranks send in it is part of the plan.
-  const bool dry_run = stage_.store->dry_run();
-  if (dry_run && (stage_.tensor == nullptr || dynamic_cast<TensorUnits*>(stage_.optimizer.plugin) == nullptr)) return;
-  state::OptimizerState& state = *stage_.optimizer_state;
+  state::OptimizerState& state = stage_.updates.state();
   std::vector<Piece*> pieces;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
     if (entry->part != instruction.part) continue;
     pieces.push_back(&state.piece_of(*entry, instruction.kept()));
-    pieces.back()->sums = stage_.sums->of(pieces.back()->info.parameter, instruction.round);
+    pieces.back()->sums = stage_.updates.sums()->of(pieces.back()->info.parameter, instruction.round);
   }
   gradients_->update(updated, pieces, instruction.round, scalars_of(instruction));
 }
 
-StepScalars Executor::scalars_of(const Instruction& instruction) const {
-  StepScalars scalars = stage_.scalars;
-  if (stage_.store->dry_run()) scalars.gradient_factor = scalars.apply = at::ones({});
+StepScalars Executor::scalars_of(const program::Instruction& instruction) const {
+  StepScalars scalars = stage_.updates.scalars;
   scalars.updates += instruction.version;
   return scalars;
 }
 
 void Executor::keep(int flat_parameter) {
-  const PartTimer timer(times_.optimizer);
+  const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   flat(flat_parameter).move_gradient(GradientState::Empty);
-  if (stage_.store->dry_run()) return;
-  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-    stage_.buffers->for_update(entry->kept).copy_(stage_.buffers->for_update(entry->gradient));
+  for (const state::OptimizerState::Entry* const entry : stage_.updates.state().entries_of(flat_parameter))
+    stage_.values.buffers().for_update(entry->kept).copy_(stage_.values.buffers().for_update(entry->gradient));
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::step

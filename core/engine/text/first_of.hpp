@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::config {
+namespace strata::text {
 
 // Returns "a, b, c and 25 more".
 inline std::string first_of(const std::vector<std::string>& names, std::size_t most) {
@@ -12,4 +12,4 @@ inline std::string first_of(const std::vector<std::string>& names, std::size_t m
   return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
 }
 
-}  // namespace strata::config
+}  // namespace strata::text

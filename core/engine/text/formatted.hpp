@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-namespace strata::report {
+namespace strata::text {
 
 // Formats as std::snprintf does; cuts texts longer than 255 characters.
 template <typename... Values>
@@ -13,4 +13,4 @@ std::string formatted(const char* format, Values... values) {
   return text;
 }
 
-}  // namespace strata::report
+}  // namespace strata::text

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <boost/algorithm/string/case_conv.hpp>
 
-namespace strata::config {
+namespace strata::text {
 
 using boost::algorithm::to_lower_copy;
 
@@ -54,4 +54,4 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   return fmt::format("known: {}", fmt::join(candidates, ", "));
 }
 
-}  // namespace strata::config
+}  // namespace strata::text

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strata::config {
+namespace strata::text {
 
 // Returns the number of letters to insert, remove, replace or swap with their neighbour to turn one word into the
 // other. In `left`, which may be a pattern, `*` stands for any letters and `?` for one.
@@ -18,4 +18,4 @@ std::string near(std::string_view word, const std::vector<std::string>& candidat
 // Returns the end of an error about an unknown word: "did you mean X?" if one is near, otherwise "known: X, Y, Z".
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace strata::config
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace strata::config {
+namespace strata::text {
 
 std::string format_bytes(std::int64_t bytes) {
   static constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
@@ -17,4 +17,4 @@ std::string format_bytes(std::int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 
-}  // namespace strata::config
+}  // namespace strata::text

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace strata::cli {
+namespace strata::text {
 
 // Opens /dev/null for each of standard input, output and error that is closed.
 inline void open_standard_streams() {
@@ -15,4 +15,4 @@ inline void open_standard_streams() {
   }
 }
 
-}  // namespace strata::cli
+}  // namespace strata::text

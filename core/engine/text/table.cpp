@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ostream>
 
-namespace strata::report {
+namespace strata::text {
 
 namespace {
 
@@ -80,4 +80,4 @@ void print(const Table& table, TableFormat format, std::ostream& out) {
   print_aligned(table, format == TableFormat::Markdown, out);
 }
 
-}  // namespace strata::report
+}  // namespace strata::text

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::report {
+namespace strata::text {
 
 enum class TableFormat { Text, Markdown, Csv, Json };
 
@@ -25,4 +25,4 @@ struct Table {
 // Prints a table as text, Markdown or CSV (RFC 4180). JSON is left to the table's owner: throws Bug for Json.
 void print(const Table& table, TableFormat format, std::ostream& out);
 
-}  // namespace strata::report
+}  // namespace strata::text

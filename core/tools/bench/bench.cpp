@@ -52,7 +52,7 @@ KindSizes sizes_of(PluginKind kind) {
 }
 
 std::string first_usable_communicator(const Registry& registry) {
-  const plugin_host::EnginePlugins plugins(registry);
+  const plugins::EnginePlugins plugins(registry);
   const config::Node defaults = config::read_defaults();
   const config::Node* list = config::find(defaults, "automatic.communicator.cpu");
   strata_check(list != nullptr && list->kind == config::NodeKind::Sequence,
@@ -145,15 +145,14 @@ bool needs_ranks(PluginKind kind) {
 }
 
 void check_usable(const Registry& registry, PluginKind kind, const std::string& name_or_path) {
-  const std::string name = full_name(registry->find(kind, name_or_path).manifest);
-  const std::string obstacle =
-      plugin_host::EnginePlugins(registry).obstacle(std::string(to_string(kind)), name_or_path);
+  const std::string name = plugins::full_name(registry->find(kind, name_or_path).manifest);
+  const std::string obstacle = plugins::EnginePlugins(registry).obstacle(std::string(to_string(kind)), name_or_path);
   if (!obstacle.empty()) throw EnvironmentError("{} cannot be measured here: {}", name, obstacle);
 }
 
 std::vector<Row> run_bench(const Registry& registry, PluginKind kind, const std::string& name_or_path,
                            const Settings& settings) {
-  strata_check(settings.rounds >= report::smallest_pairs, "a bench has enough rounds for an interval");
+  strata_check(settings.rounds >= compare::smallest_pairs, "a bench has enough rounds for an interval");
   check_usable(registry, kind, name_or_path);
   const KindSizes of_kind = sizes_of(kind);
   for (const std::int64_t size : settings.sizes)

@@ -31,16 +31,16 @@ struct Row {
 using Sizes = std::vector<std::int64_t>;
 
 struct Settings {
-  cli::OptionTexts options;   // of the plugin
-  Sizes sizes;                // of the work, see sizes_of in bench.cpp; empty: defaults of the kind
-  int rounds = 12;            // at least report::smallest_pairs
-  double seconds = 0.02;      // approximate length of one timing
-  std::string communicator;   // for a partitioner's ranks; empty: the first usable one of `automatic.communicator`
-  launch::LaunchPlace place;  // this process among the ranks of the bench
+  cli::OptionTexts options;  // of the plugin
+  Sizes sizes;               // of the work, see sizes_of in bench.cpp; empty: defaults of the kind
+  int rounds = 12;           // at least compare::smallest_pairs
+  double seconds = 0.02;     // approximate length of one timing
+  std::string communicator;  // for a partitioner's ranks; empty: the first usable one of `automatic.communicator`
+  group::LaunchPlace place;  // this process among the ranks of the bench
   std::function<void(const std::string&)> say = [](const std::string&) {};  // reports what is being measured
 };
 
-using Registry = std::shared_ptr<plugin_host::PluginRegistry>;
+using Registry = std::shared_ptr<plugins::PluginRegistry>;
 
 // True if plugins of this kind are measured between ranks.
 bool needs_ranks(PluginKind kind);

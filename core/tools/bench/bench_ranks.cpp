@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::chrono::seconds patience{60};
 
-runtime::GroupSettings group_settings(Communicator& communicator, const launch::LaunchPlace& place) {
+group::GroupSettings group_settings(Communicator& communicator, const group::LaunchPlace& place) {
   const std::vector<std::string> moved = communicator.device_types();
   if (std::find(moved.begin(), moved.end(), "cpu") == moved.end())
     throw UserError(
         "bench measures communicators with tensors in host memory; this one moves only tensors on {}; use tests/gpu.sh "
         "on a GPU machine",
         moved.empty() ? "no device" : moved.front());
-  runtime::GroupSettings settings;
+  group::GroupSettings settings;
   settings.communicator = &communicator;
   settings.rank = place.rank;
   settings.local_rank = place.local_rank;
@@ -31,16 +31,16 @@ runtime::GroupSettings group_settings(Communicator& communicator, const launch::
 
 }  // namespace
 
-BenchRanks::BenchRanks(Communicator& communicator, const launch::LaunchPlace& place)
+BenchRanks::BenchRanks(Communicator& communicator, const group::LaunchPlace& place)
     : mesh_(mesh_of(place)),
       rank_(place.rank),
-      factory_(std::make_unique<runtime::RunStore>(place, patience), group_settings(communicator, place)),
-      all_(factory_.make(runtime::request_along(mesh_, {}, "world", axes_without({})))) {}
+      factory_(std::make_unique<group::RunStore>(place, patience), group_settings(communicator, place)),
+      all_(factory_.make(group::request_along(mesh_, {}, "world", axes_without({})))) {}
 
 NamedGroups BenchRanks::connect(const std::vector<GroupSpec>& specs) {
   NamedGroups groups;
   for (const GroupSpec& spec : specs)
-    groups[spec.name] = factory_.make(runtime::data_parallel_request(mesh_, place_of(mesh_, rank_), spec));
+    groups[spec.name] = factory_.make(group::data_parallel_request(mesh_, place_of(mesh_, rank_), spec));
   return groups;
 }
 

@@ -16,14 +16,14 @@ namespace strata::bench {
 using NamedGroups = std::map<std::string, std::unique_ptr<CheckedGroup>>;
 
 // All ranks of a bench are data-parallel.
-inline MeshShape mesh_of(const launch::LaunchPlace& place) {
+inline MeshShape mesh_of(const group::LaunchPlace& place) {
   return {{Axis::Data, place.size}};
 }
 
 // The ranks of a bench, connected by a communicator, which must outlive this object.
 class BenchRanks {
  public:
-  BenchRanks(Communicator& communicator, const launch::LaunchPlace& place);  // [collective]
+  BenchRanks(Communicator& communicator, const group::LaunchPlace& place);  // [collective]
   CheckedGroup& all() { return *all_; }
   // The groups that a partitioner needs, by name. [collective]
   NamedGroups connect(const std::vector<GroupSpec>& specs);
@@ -31,7 +31,7 @@ class BenchRanks {
  private:
   MeshShape mesh_;
   int rank_;
-  runtime::GroupFactory factory_;
+  group::GroupFactory factory_;
   std::unique_ptr<CheckedGroup> all_;
 };
 

@@ -29,32 +29,32 @@ std::string shown(Unit unit, double value) {
 
 std::string shown_rate(const Row& row) {
   if (row.work <= 0.0) return "";
-  const double rate = row.work / median(row.values) / 1e9;
+  const double rate = row.work / report::median(row.values) / 1e9;
   return number(rate) + " G" + row.work_unit + "/s";
 }
 
 // A value that is the same in every round has no interval.
-report::PairedRatio ratio_of(const Row& row) {
-  if (row.unit == Unit::Seconds) return report::paired_ratio(row.values, row.floor_values);
+compare::PairedRatio ratio_of(const Row& row) {
+  if (row.unit == Unit::Seconds) return compare::paired_ratio(row.values, row.floor_values);
   const double ratio = row.values.front() / row.floor_values.front();
   return {ratio, ratio, ratio};
 }
 
 }  // namespace
 
-report::Table bench_table(const BenchReport& report) {
-  report::Table table;
+text::Table bench_table(const BenchReport& report) {
+  text::Table table;
   table.columns = {{"case"},       {"size"},  {"median", true},         {"least..most", true},
                    {"rate", true}, {"floor"}, {"floor's median", true}, {"ratio", true}};
   for (const Row& row : report.rows) {
     const auto [least, most] = std::minmax_element(row.values.begin(), row.values.end());
-    const report::PairedRatio ratio = ratio_of(row);
+    const compare::PairedRatio ratio = ratio_of(row);
     std::string range = shown(row.unit, *least);
     if (*most > *least) range += ".." + shown(row.unit, *most);
     std::string times = number(ratio.ratio);
     if (ratio.high > ratio.low) times += " [" + number(ratio.low) + ", " + number(ratio.high) + "]";
-    table.rows.push_back({row.name, row.size, shown(row.unit, median(row.values)), range, shown_rate(row), row.floor,
-                          shown(row.unit, median(row.floor_values)), times});
+    table.rows.push_back({row.name, row.size, shown(row.unit, report::median(row.values)), range, shown_rate(row),
+                          row.floor, shown(row.unit, report::median(row.floor_values)), times});
   }
   return table;
 }
@@ -62,18 +62,18 @@ report::Table bench_table(const BenchReport& report) {
 nlohmann::ordered_json to_json(const BenchReport& report) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Row& row : report.rows) {
-    const report::PairedRatio ratio = ratio_of(row);
+    const compare::PairedRatio ratio = ratio_of(row);
     const auto [least, most] = std::minmax_element(row.values.begin(), row.values.end());
     rows.push_back({{"case", row.name},
                     {"size", row.size},
                     {"unit", row.unit == Unit::Seconds ? "s" : "share"},
-                    {"median", median(row.values)},
+                    {"median", report::median(row.values)},
                     {"least", *least},
                     {"most", *most},
                     {"work", row.work},
                     {"work_unit", row.work_unit},
                     {"floor", row.floor},
-                    {"floor_median", median(row.floor_values)},
+                    {"floor_median", report::median(row.floor_values)},
                     {"ratio", ratio.ratio},
                     {"ratio_low", ratio.low},
                     {"ratio_high", ratio.high},

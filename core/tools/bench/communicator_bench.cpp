@@ -37,8 +37,8 @@ std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const Inte
       const Streams copy = Streams::of_copy(sent);
       rows.push_back(timer.time(
           {.name = collective == Collective::Send ? "send and receive" : to_string(collective),
-           .size = config::format_bytes(bytes),
-           .floor = "a copy of the " + config::format_bytes(sent) + " a rank must send",
+           .size = text::format_bytes(bytes),
+           .floor = "a copy of the " + text::format_bytes(sent) + " a rank must send",
            .work = static_cast<double>(sent),
            .work_unit = "B"},
           [&] { run(collective, ranks, whole, part, other); }, copy.passes()));

@@ -52,7 +52,7 @@ std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Interlea
   const auto measure = [&](const std::string& name, std::int64_t size, const std::string& floor, double bytes,
                            const Work& plugin, const std::vector<Work>& floors) {
     rows.push_back(
-        timer.time({.name = name, .size = config::format_bytes(size), .floor = floor, .work = bytes, .work_unit = "B"},
+        timer.time({.name = name, .size = text::format_bytes(size), .floor = floor, .work = bytes, .work_unit = "B"},
                    done(plugin), floors));
   };
   for (const std::int64_t size : sizes) {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "report/run_summary.hpp"
-#include "step/seconds_since.hpp"
+#include "stage/seconds_since.hpp"
 
 namespace strata::bench {
 
@@ -15,7 +15,7 @@ double InterleavedTimer::timed(const Work& work, int repetitions) const {
   if (ranks_ != nullptr) ranks_->barrier();
   const auto begin = std::chrono::steady_clock::now();
   for (int repetition = 0; repetition < repetitions; ++repetition) work();
-  return std::max(runtime::seconds_since(begin), 1e-9) / repetitions;
+  return std::max(stage::seconds_since(begin), 1e-9) / repetitions;
 }
 
 // The first run warms up pages and caches; the second is timed. All ranks use the same number of repetitions.

@@ -51,7 +51,7 @@ void describe(CLI::App& app, Arguments& arguments) {
       ->allow_extra_args(false);
   app.add_option("--rounds", arguments.settings.rounds, "Number of rounds; each times the plugin and its floor once")
       ->capture_default_str()
-      ->check(CLI::Range(report::smallest_pairs, 10000));
+      ->check(CLI::Range(compare::smallest_pairs, 10000));
   app.add_option("--threads", arguments.threads, "Threads per process")->check(CLI::Range(1, 4096));
   arguments.nproc_option =
       app.add_option("--nproc", arguments.nproc, "Number of ranks to start for a communicator or a partitioner")
@@ -93,7 +93,7 @@ struct Chosen {
   std::string name_or_path;
 };
 
-Chosen choose(plugin_host::PluginRegistry& registry, const std::string& which) {
+Chosen choose(plugins::PluginRegistry& registry, const std::string& which) {
   if (which.starts_with('/')) return {registry.find_file(which).manifest.kind, which};
   const std::size_t slash = which.find('/');
   if (slash == std::string::npos || which.ends_with(".so"))
@@ -103,7 +103,7 @@ Chosen choose(plugin_host::PluginRegistry& registry, const std::string& which) {
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
   if (!known)
     throw UserError("bench '{}': '{}' is not a kind of plugin: {}", which, kind,
-                    config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
+                    text::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   return {*known, which.substr(slash + 1)};
 }
 
@@ -122,18 +122,18 @@ std::function<void(const std::string&)> progress_of(const std::string& progress)
 int start_ranks(const Arguments& arguments, std::vector<std::string> command_line) {
   if (arguments.progress == "auto")
     command_line.insert(command_line.end(), {"--progress", on_terminal() ? "lines" : "none"});
-  return launch::run_ranks(
+  return ranks::run_ranks(
       {.ranks = arguments.nproc, .arguments = std::move(command_line), .oversubscribe = arguments.oversubscribe});
 }
 
 void print_report(const bench::BenchReport& report, const std::string& format) {
-  const report::TableFormat chosen = report::parse_table_format(format);
-  if (chosen == report::TableFormat::Json) {
+  const text::TableFormat chosen = text::parse_table_format(format);
+  if (chosen == text::TableFormat::Json) {
     std::cout << bench::to_json(report).dump(2) << "\n";
     return;
   }
-  report::print(bench::bench_table(report), chosen, std::cout);
-  if (chosen == report::TableFormat::Text)
+  text::print(bench::bench_table(report), chosen, std::cout);
+  if (chosen == text::TableFormat::Text)
     std::cout << report.plugin << ", " << report.ranks
               << (report.ranks == 1 ? " process, " : " ranks, the slowest one's times, ") << report.threads
               << (report.threads == 1 ? " thread" : " threads") << ", " << report.rounds
@@ -151,16 +151,16 @@ void check_ranks_options(const Arguments& arguments, PluginKind kind) {
 
 // `command_line`: this process's arguments without the program's name.
 int measure(Arguments& arguments, const std::vector<std::string>& command_line) {
-  const bench::Registry registry = plugin_host::open_registry(arguments.plugin_path);
+  const bench::Registry registry = plugins::open_registry(arguments.plugin_path);
   const Chosen chosen = choose(*registry, arguments.plugin);
   bench::Settings& settings = arguments.settings;
   settings.options = cli::options_of(arguments.options);
   for (const std::string& size : arguments.sizes) settings.sizes.push_back(cli::size_value("--size", size));
   check_ranks_options(arguments, chosen.kind);
   if (bench::needs_ranks(chosen.kind)) {
-    settings.place = launch::read_environment();
-    const bool asked = arguments.nproc_option->count() > 0 || settings.place.launcher == launch::Launcher::None;
-    if (launch::starts_ranks(asked ? arguments.nproc : 0, settings.place)) {
+    settings.place = group::read_environment();
+    const bool asked = arguments.nproc_option->count() > 0 || settings.place.launcher == group::Launcher::None;
+    if (ranks::starts_ranks(asked ? arguments.nproc : 0, settings.place)) {
       bench::check_usable(registry, chosen.kind, chosen.name_or_path);
       return start_ranks(arguments, command_line);
     }
@@ -168,7 +168,7 @@ int measure(Arguments& arguments, const std::vector<std::string>& command_line) 
   if (arguments.threads > 0) at::set_num_threads(arguments.threads);
   const bool speaks = settings.place.rank == 0;
   if (speaks) settings.say = progress_of(arguments.progress);
-  bench::BenchReport report{full_name(registry->find(chosen.kind, chosen.name_or_path).manifest), settings.place.size,
+  bench::BenchReport report{plugins::full_name(registry->find(chosen.kind, chosen.name_or_path).manifest), settings.place.size,
                             at::get_num_threads(), settings.rounds};
   report.rows = bench::run_bench(registry, chosen.kind, chosen.name_or_path, settings);
   if (!speaks) return 0;

@@ -26,7 +26,7 @@ class AlignedMemory {
   AlignedMemory(std::size_t bytes, std::size_t alignment) {
     void* memory = nullptr;
     if (posix_memalign(&memory, std::max<std::size_t>(alignment, huge_page), bytes) != 0)
-      throw EnvironmentError("out of memory for {}", config::format_bytes(static_cast<std::int64_t>(bytes)));
+      throw EnvironmentError("out of memory for {}", text::format_bytes(static_cast<std::int64_t>(bytes)));
     data_.reset(static_cast<std::byte*>(memory));
     madvise(memory, bytes, MADV_HUGEPAGE);
     std::memset(memory, 1, bytes);
@@ -159,7 +159,7 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
     const auto measure = [&](const std::string& name, const std::string& floor, const Work& plugin,
                              const std::vector<Work>& plain) {
       rows.push_back(timer.time({.name = name,
-                                 .size = config::format_bytes(static_cast<std::int64_t>(bytes)),
+                                 .size = text::format_bytes(static_cast<std::int64_t>(bytes)),
                                  .floor = floor,
                                  .work = static_cast<double>(bytes),
                                  .work_unit = "B"},

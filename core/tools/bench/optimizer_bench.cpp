@@ -58,7 +58,7 @@ std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const
       StepScalars scalars{1e-4, 0, at::full({}, 1.0), at::full({}, 1.0)};
       rows.push_back(timer.time(
           {.name = given.name,
-           .size = config::format_bytes(static_cast<std::int64_t>(piece.master.nbytes())),
+           .size = text::format_bytes(static_cast<std::int64_t>(piece.master.nbytes())),
            .floor = floor.name(),
            .work = floor.bytes(),
            .work_unit = "B"},

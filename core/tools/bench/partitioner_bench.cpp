@@ -164,8 +164,8 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     };
     rows.push_back(
         timer.time({.name = "a step's gathers and reductions",
-                    .size = format("{} x {}", layers, config::format_bytes(context.flat_parameters().front()->bytes())),
-                    .floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent",
+                    .size = format("{} x {}", layers, text::format_bytes(context.flat_parameters().front()->bytes())),
+                    .floor = "the same collectives by themselves, " + text::format_bytes(sent) + " sent",
                     .work = static_cast<double>(sent),
                     .work_unit = "B"},
                    [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));

@@ -19,8 +19,8 @@ constexpr LayerCost layer_cost{1'000'000, 2, 2, 2, 1'000'000, 1'000'000};
 using Order = std::vector<ComputeAction>;
 
 // Nothing is sent.
-std::vector<runtime::ChunkCost> times_of(const PipelineShape& shape) {
-  std::vector<runtime::ChunkCost> times;
+std::vector<program::ChunkCost> times_of(const PipelineShape& shape) {
+  std::vector<program::ChunkCost> times;
   for (const LayerCost& cost : shape.chunk_costs)
     times.push_back({cost.forward_time, cost.backward_input_time, cost.backward_weight_time, 0});
   return times;
@@ -35,8 +35,8 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
   for (const std::int64_t size : sizes) {
     const int chunks = scheduler.chunks_per_stage(stages, stages * layers_a_stage);
     const PipelineShape shape{stages, chunks, static_cast<int>(size)};
-    const runtime::StepPlan plan = runtime::plan_step(name, scheduler, shape, layers);
-    const runtime::Timeline timeline = runtime::simulate(plan.orders, plan.placement, times_of(plan.shape));
+    const program::StepPlan plan = program::plan_step(name, scheduler, shape, layers);
+    const program::Timeline timeline = program::simulate(plan.orders, plan.placement, times_of(plan.shape));
     // What a stage's layers take, and how long the last one waits for the first micro-batch's first chunks.
     const double waiting = static_cast<double>((stages - 1) * layers_a_stage * layer_cost.forward_time) / chunks;
     const auto working = static_cast<double>(

@@ -109,8 +109,8 @@ nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, cons
 }
 
 // Finds the model plugin by name in the folders that the user gave; a checkpoint from somebody else decides no path.
-const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint& saved, const std::string& name,
-                                           plugin_host::PluginRegistry& registry) {
+const plugins::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint& saved, const std::string& name,
+                                       plugins::PluginRegistry& registry) {
   if (name.find('/') != std::string::npos)
     throw UserError(Place{saved.folder.string()},
                     "the checkpoint names its model plugin by a path, {}, and Strata loads no code from a path in a "
@@ -124,7 +124,7 @@ const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint&
 }
 
 // The model options of the saved run, parsed with the schema of the plugin that is installed here.
-OptionValues saved_options(const checkpoint::TrainingCheckpoint& saved, const plugin_host::FoundPlugin& plugin) {
+OptionValues saved_options(const checkpoint::TrainingCheckpoint& saved, const plugins::FoundPlugin& plugin) {
   OptionValues values = default_options(plugin.manifest.options);
   for (const OptionSpec& spec : plugin.manifest.options) {
     const std::string* const text = saved.setting("model." + plugin.manifest.name + "." + spec.name);
@@ -150,7 +150,7 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
       << (saved.pending ? "\n  pending          the update of the last step's gradient (step_policy: delayed)" : "")
       << (saved.is_finite() ? "" : "\n  not finite       " + saved.not_finite + "; --resume passes it over")
       << "\n  saved by         " << count(saved.layout.world_size, "rank") << ": " << text_of(saved.layout.mesh)
-      << "\n  size             " << config::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1
+      << "\n  size             " << text::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1
       << " files, all verified\n";
   return 0;
 }
@@ -163,22 +163,22 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
                     arguments.folder, arguments.path);
   checkpoint::check_export_folder(arguments.folder);
   const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
+  const std::shared_ptr<plugins::PluginRegistry> registry = plugins::open_registry(arguments.plugin_path);
   const std::string name = setting(saved, "model.plugin");
-  const plugin_host::FoundPlugin& found = find_model(saved, name, *registry);
-  const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found, saved_options(saved, found));
+  const plugins::FoundPlugin& found = find_model(saved, name, *registry);
+  const std::unique_ptr<PluginContext> context = plugins::asking_context(found, saved_options(saved, found));
   const std::unique_ptr<Model> model = registry->create<Model>(name, *context);
   if (!saved.model_config.empty()) model->configure(saved.model_config);
 
   std::vector<LayerInfo> layers;
   for (int layer = 0; layer < model->layers(); ++layer) layers.push_back(model->describe(layer, BatchShape{}));
-  runtime::check_model(saved, layers);
-  const checkpoint::NameMap map = runtime::name_map(*model, layers);
+  checkpoint::check_model(saved, layers);
+  const checkpoint::NameMap map = checkpoint::name_map(*model, layers);
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
   const std::string* const init = saved.setting("model.init");
-  const std::unique_ptr<checkpoint::HuggingFaceExporter> exporter =
-      runtime::weights_folder(arguments.folder, *model, map, runtime::export_type(arguments.dtype, saved.model_config),
-                              {init == nullptr ? "" : *init, saved.model_config});
+  const std::unique_ptr<checkpoint::HuggingFaceExporter> exporter = checkpoint::weights_folder(
+      arguments.folder, *model, map, checkpoint::export_type(arguments.dtype, saved.model_config),
+      {init == nullptr ? "" : *init, saved.model_config});
   for (const checkpoint::NameMapEntry& entry : map.entries) {
     const std::int64_t elements = checkpoint::element_count(entry.shape);
     for (std::int64_t begin = 0; begin < elements; begin += chunk_elements) {

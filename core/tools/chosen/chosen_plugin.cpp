@@ -9,7 +9,7 @@ namespace strata::cli {
 
 namespace {
 
-OptionValues values_of(const plugin_host::Manifest& manifest, const OptionTexts& texts) {
+OptionValues values_of(const plugins::Manifest& manifest, const OptionTexts& texts) {
   OptionValues values = default_options(manifest.options);
   for (const auto& [key, text] : texts) {
     const OptionSpec* known = nullptr;
@@ -19,8 +19,8 @@ OptionValues values_of(const plugin_host::Manifest& manifest, const OptionTexts&
       if (spec.name == key) known = &spec;
     }
     if (known == nullptr)
-      throw UserError("--set {}={}: {} has no such option{}", key, text, full_name(manifest),
-                      names.empty() ? "; it has no options" : "; " + config::suggestion(key, names));
+      throw UserError("--set {}={}: {} has no such option{}", key, text, plugins::full_name(manifest),
+                      names.empty() ? "; it has no options" : "; " + text::suggestion(key, names));
     values.set(key, parse_option(*known, text));
   }
   return values;
@@ -39,12 +39,12 @@ OptionTexts options_of(const std::vector<std::string>& settings) {
   return options;
 }
 
-ChosenPlugin::ChosenPlugin(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
+ChosenPlugin::ChosenPlugin(plugins::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
                            const OptionTexts& options, int rank, const MeshShape& mesh)
     : registry_(registry),
       found_(registry.find(kind, name_or_path)),
-      context_(std::make_unique<plugin_host::HostContext>(full_name(found_.manifest),
-                                                          values_of(found_.manifest, options),
-                                                          plugin_host::Surroundings{rank, mesh, LogLevel::Warning})) {}
+      context_(std::make_unique<plugins::HostContext>(plugins::full_name(found_.manifest),
+                                                      values_of(found_.manifest, options),
+                                                      plugins::Surroundings{rank, mesh, LogLevel::Warning})) {}
 
 }  // namespace strata::cli

@@ -21,7 +21,7 @@ OptionTexts options_of(const std::vector<std::string>& settings);
 class ChosenPlugin {
  public:
   // `rank` and `mesh`: what the plugin sees. Throws as registry.find() does, and UserError for unknown options.
-  ChosenPlugin(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
+  ChosenPlugin(plugins::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
                const OptionTexts& options, int rank = 0, const MeshShape& mesh = {});
 
   const std::string& name() const { return context_->plugin_name(); }  // "optimizer/adamw"
@@ -36,10 +36,10 @@ class ChosenPlugin {
   void shutdown() { plugins_.shutdown(); }
 
  private:
-  plugin_host::PluginRegistry& registry_;
-  const plugin_host::FoundPlugin& found_;
+  plugins::PluginRegistry& registry_;
+  const plugins::FoundPlugin& found_;
   std::unique_ptr<PluginContext> context_;
-  plugin_host::PluginStack plugins_;
+  plugins::PluginStack plugins_;
 };
 
 }  // namespace strata::cli

@@ -9,9 +9,9 @@
 namespace strata::cli {
 
 void begin() {
-  open_standard_streams();
+  text::open_standard_streams();
   text::print_only_what_is_printable();
-  plugin_host::silence_libraries();
+  plugins::silence_libraries();
   signal(SIGXFSZ, SIG_IGN);
 }
 

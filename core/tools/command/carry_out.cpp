@@ -50,7 +50,7 @@ std::string unknown_command(const CLI::App& app) {
   for (const std::string& word : last->remaining())
     if (!word.starts_with('-')) {
       const std::string name = app.get_name() + (last == &app ? "" : " " + last->get_name());
-      return name + " has no command '" + word + "': " + config::suggestion(word, known);
+      return name + " has no command '" + word + "': " + text::suggestion(word, known);
     }
   return "";
 }

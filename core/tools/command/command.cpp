@@ -63,8 +63,8 @@ CLI::Option* add_nproc(CLI::App& command, int& nproc, bool& oversubscribe) {
 
 void add_oversubscribe(CLI::App& command, bool& oversubscribe) {
   command.add_flag("--oversubscribe", oversubscribe,
-                   "Allow more than " + std::to_string(launch::most_ranks_a_core) + " ranks per core, or less than " +
-                       config::format_bytes(launch::least_rank_bytes) + " of free memory per rank");
+                   "Allow more than " + std::to_string(ranks::most_ranks_a_core) + " ranks per core, or less than " +
+                       text::format_bytes(ranks::least_rank_bytes) + " of free memory per rank");
 }
 
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats) {

@@ -26,7 +26,7 @@ std::string words_of(const CLI::App& command) {
 // Replaces this process by a program from the same folder.
 [[noreturn]] void become(const std::string& command, const Program& chosen, std::vector<std::string> arguments) {
   std::error_code error;
-  const std::string program = (launch::running_executable().parent_path() / chosen.name).string();
+  const std::string program = (ranks::running_executable().parent_path() / chosen.name).string();
   if (!std::filesystem::exists(program, error))
     throw EnvironmentError("{}: {} does not exist; install the package {}, which brings it, or build all of Strata",
                            command, program, chosen.package);

@@ -34,7 +34,7 @@ void write_text(const char* text) {
 // Called in a signal handler too, with a broken heap perhaps: what needs no memory first.
 void say(const char* what) {
   is_expected = 1;
-  const plugin_host::CallInProgress* const call = plugin_host::CallInProgress::now();
+  const plugins::CallInProgress* const call = plugins::CallInProgress::now();
   if (call == nullptr) {
     write_text("strata: a library ended the program with ");
     return write_text((std::string(what) + ", while no plugin's call was in progress\n").c_str());
@@ -93,9 +93,9 @@ int report(const std::exception& error) {
     return status;
   };
   if (const auto* const ours = dynamic_cast<const Error*>(&error)) return print(ours->what(), ours->exit_status());
-  if (const std::optional<std::string> text = plugin_host::machine_error(error))
+  if (const std::optional<std::string> text = plugins::machine_error(error))
     return print(*text, EnvironmentError(*text).exit_status());
-  return print("internal error: " + plugin_host::first_line(error), Bug("").exit_status());
+  return print("internal error: " + plugins::first_line(error), Bug("").exit_status());
 }
 
 void name_sudden_end() {

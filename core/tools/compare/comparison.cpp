@@ -13,7 +13,7 @@
 #include "text/size.hpp"
 #include "tools/compare/paired_ratio.hpp"
 
-namespace strata::report {
+namespace strata::compare {
 
 namespace {
 
@@ -48,13 +48,13 @@ Furthest furthest(const std::map<std::string, GradientSums>& gradients,
       result.parameter = name;
     }
   }
-  result.middle = median(all);
+  result.middle = report::median(all);
   return result;
 }
 
 std::string verdict(const PairedRatio& ratio) {
   if (!ratio.slower() && !ratio.faster()) return "no difference beyond noise";
-  return formatted("%s by %.1f %%", ratio.slower() ? "slower" : "faster", 100.0 * std::abs(ratio.ratio - 1.0));
+  return text::formatted("%s by %.1f %%", ratio.slower() ? "slower" : "faster", 100.0 * std::abs(ratio.ratio - 1.0));
 }
 
 std::optional<PairedRatio> ratio_of(const Comparison& comparison, const ComparedVariant& variant) {
@@ -66,8 +66,8 @@ std::optional<PairedRatio> ratio_of(const Comparison& comparison, const Compared
 
 // Without an interval, from fewer pairs than one needs.
 double plain_ratio(const Comparison& comparison, const ComparedVariant& variant) {
-  if (!variant.ratios.empty()) return median(variant.ratios);
-  return median(variant.step_seconds) / median(comparison.variants.front().step_seconds);
+  if (!variant.ratios.empty()) return report::median(variant.ratios);
+  return report::median(variant.step_seconds) / report::median(comparison.variants.front().step_seconds);
 }
 
 // One quantity of a variant, as a number and as text. NaN: not available.
@@ -78,11 +78,11 @@ struct Quantity {
 };
 
 std::string bytes_text(double bytes) {
-  return config::format_bytes(static_cast<std::int64_t>(bytes));
+  return text::format_bytes(static_cast<std::int64_t>(bytes));
 }
 
 std::string whole_text(double value) {
-  return formatted("%.0f", value);
+  return text::formatted("%.0f", value);
 }
 
 // The maximum over ranks of a number in each rank's entry of `section`.
@@ -117,7 +117,7 @@ std::vector<Quantity> quantities(const Comparison& comparison) {
   std::vector<Quantity> list;
   const auto tokens_per_second = [](const ComparedVariant& variant) {
     const double recorded = variant.summary.at("median_step_s").get<double>();
-    return variant.summary.at("tokens_per_s").get<double>() * recorded / median(variant.step_seconds);
+    return variant.summary.at("tokens_per_s").get<double>() * recorded / report::median(variant.step_seconds);
   };
   list.push_back({"tokens/s", tokens_per_second, whole_text});
   for (const auto& [tier, category] : held_categories(comparison)) {
@@ -146,12 +146,12 @@ std::vector<Quantity> quantities(const Comparison& comparison) {
       const bool known = metrics.contains(name) && metrics.at(name).at("value").is_number();
       return known ? metrics.at(name).at("value").get<double>() : NAN;
     };
-    list.push_back({name, metric, [](double value) { return formatted("%.4g", value); }});
+    list.push_back({name, metric, [](double value) { return text::formatted("%.4g", value); }});
   }
   const auto final_loss = [](const ComparedVariant& variant) {
     return variant.losses.empty() ? NAN : variant.losses.back();
   };
-  list.push_back({"final loss", final_loss, [](double value) { return formatted("%.6f", value); }});
+  list.push_back({"final loss", final_loss, [](double value) { return text::formatted("%.6f", value); }});
   return list;
 }
 
@@ -160,20 +160,21 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
                                                            bool plain_numbers) {
   const bool is_baseline = &variant == &comparison.variants.front();
   std::vector<std::pair<std::string, std::string>> lines;
-  const auto seconds = [&](double value) { return formatted(plain_numbers ? "%.17g" : "%#.4g", value); };
-  lines.emplace_back("step s", seconds(median(variant.step_seconds)));
+  const auto seconds = [&](double value) { return text::formatted(plain_numbers ? "%.17g" : "%#.4g", value); };
+  lines.emplace_back("step s", seconds(report::median(variant.step_seconds)));
   const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
   if (comparison.pairs() > 1) lines.emplace_back("range of runs", seconds(*low) + " to " + seconds(*high));
   const std::optional<PairedRatio> ratio = ratio_of(comparison, variant);
-  lines.emplace_back("time / baseline",
-                     is_baseline ? "1" : formatted("%.3f", ratio ? ratio->ratio : plain_ratio(comparison, variant)));
+  lines.emplace_back(
+      "time / baseline",
+      is_baseline ? "1" : text::formatted("%.3f", ratio ? ratio->ratio : plain_ratio(comparison, variant)));
   if (comparison.pairs() >= smallest_pairs)
-    lines.emplace_back("99 % interval", ratio ? formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
+    lines.emplace_back("99 % interval", ratio ? text::formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
   lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "none without --thorough");
   for (const Quantity& quantity : quantities(comparison)) {
     const double value = quantity.value(variant);
     lines.emplace_back(quantity.name, std::isnan(value) ? ""
-                                      : plain_numbers   ? formatted("%.17g", value)
+                                      : plain_numbers   ? text::formatted("%.17g", value)
                                                         : quantity.text(value));
   }
   const ComparedVariant& baseline = comparison.variants.front();
@@ -260,11 +261,11 @@ std::string account_of_ratio(const Comparison& comparison) {
 
 std::string account_of_times(const Comparison& comparison) {
   return (comparison.pairs() == 1 ? "a first look: one timed run of each, "
-                                  : formatted("%d timed runs of each, ", comparison.pairs())) +
+                                  : text::formatted("%d timed runs of each, ", comparison.pairs())) +
          (comparison.apart.empty() ? "the variants take turns step by step, "
                                    : "one after the other (" + comparison.apart + "), ") +
-         formatted("%lld steps each; ", static_cast<long long>(comparison.steps)) + account_of_ratio(comparison) +
-         formatted(
+         text::formatted("%lld steps each; ", static_cast<long long>(comparison.steps)) + account_of_ratio(comparison) +
+         text::formatted(
              "memory, CPU and bytes sent are of the rank with the most; numbers of the first %zu steps, "
              "tolerance %g",
              comparison.variants.front().losses.size(), comparison.tolerance);
@@ -290,16 +291,17 @@ std::vector<std::pair<std::string, std::string>> account_of_runs(const Compariso
 
 std::string to_string(const Difference& difference) {
   if (difference.equal_bits) return "equal bits";
-  if (!difference.step) return formatted("equal to %.1e", difference.largest);
+  if (!difference.step) return text::formatted("equal to %.1e", difference.largest);
   const std::size_t step = *difference.step + 1;
-  if (difference.parameter.empty()) return formatted("differ from step %zu, by up to %.1e", step, difference.largest);
+  if (difference.parameter.empty())
+    return text::formatted("differ from step %zu, by up to %.1e", step, difference.largest);
   return "the gradient of " + difference.parameter +
-         formatted(" differs from step %zu, by %.1e of its norm", step, difference.largest_gradient);
+         text::formatted(" differs from step %zu, by %.1e of its norm", step, difference.largest_gradient);
 }
 
-Table comparison_table(const Comparison& comparison, TableFormat format) {
-  Table table;
-  const bool by_line = format == TableFormat::Csv;
+text::Table comparison_table(const Comparison& comparison, text::TableFormat format) {
+  text::Table table;
+  const bool by_line = format == text::TableFormat::Csv;
   table.columns = {{by_line ? "variant" : ""}};
   for (const ComparedVariant& variant : comparison.variants) {
     const auto lines = described(comparison, variant, by_line);
@@ -341,7 +343,7 @@ nlohmann::json to_json(const Comparison& comparison) {
                            {"config", variant.config},
                            {"settings", variant.settings},
                            {"setup", variant.summary.value("setup", nlohmann::json::object())},
-                           {"median_step_s", median(variant.step_seconds)},
+                           {"median_step_s", report::median(variant.step_seconds)},
                            {"run_step_s", variant.step_seconds},
                            {"run_ratio", variant.ratios},
                            {"losses", nlohmann::json::array()},
@@ -369,4 +371,4 @@ nlohmann::json to_json(const Comparison& comparison) {
   return all;
 }
 
-}  // namespace strata::report
+}  // namespace strata::compare

@@ -9,7 +9,7 @@
 
 #include "text/table.hpp"
 
-namespace strata::report {
+namespace strata::compare {
 
 // A parameter's gradient digest in one step, see report/gradient_digest.hpp. NaN if it was not finite.
 struct GradientSums {
@@ -97,8 +97,8 @@ std::string to_string(const Difference& difference);
 double peak_bytes(const ComparedVariant& variant);
 
 // One column per variant and one line per quantity; Csv: one line per variant, numbers without units.
-Table comparison_table(const Comparison& comparison, TableFormat format);
+text::Table comparison_table(const Comparison& comparison, text::TableFormat format);
 
 nlohmann::json to_json(const Comparison& comparison);
 
-}  // namespace strata::report
+}  // namespace strata::compare

@@ -10,7 +10,7 @@
 #include "text/formatted.hpp"
 #include "text/size.hpp"
 
-namespace strata::report {
+namespace strata::compare {
 
 namespace {
 
@@ -47,9 +47,9 @@ double distance_of_marks(double range) {
 }
 
 void print_table(const Comparison& comparison, std::ostream& out) {
-  const Table table = comparison_table(comparison, TableFormat::Text);
+  const text::Table table = comparison_table(comparison, text::TableFormat::Text);
   out << "<table>\n<tr>";
-  for (const Column& column : table.columns) out << "<th>" << escaped(column.name) << "</th>";
+  for (const text::Column& column : table.columns) out << "<th>" << escaped(column.name) << "</th>";
   out << "</tr>\n";
   for (const auto& row : table.rows) {
     out << "<tr>";
@@ -103,18 +103,18 @@ void print_losses(const Comparison& comparison, std::ostream& out) {
   const auto y = [&](double loss) {
     return plot_top + (plot_height - plot_top - plot_bottom) * (high - loss) / (high - low);
   };
-  out << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"loss by step\">\n", plot_width,
-                   plot_height);
-  out << formatted("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">loss</text>\n", plot_left - 6, plot_top - 14);
+  out << text::formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"loss by step\">\n", plot_width,
+                         plot_height);
+  out << text::formatted("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">loss</text>\n", plot_left - 6, plot_top - 14);
   for (int mark = 0; mark <= static_cast<int>(std::lround((high - low) / distance)); ++mark) {
     const double loss = low + distance * mark;
-    out << formatted(
+    out << text::formatted(
         "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\" "
         "text-anchor=\"end\">%.10g</text>\n",
         plot_left, plot_width - plot_right, y(loss), y(loss), plot_left - 6, y(loss) + 4,
         std::abs(loss) < distance / 2 ? 0.0 : loss);
   }
-  out << formatted(
+  out << text::formatted(
       "<text x=\"%.1f\" y=\"%.1f\">step 1</text><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step %zu</text>\n",
       plot_left, plot_height - 12, plot_width - plot_right, plot_height - 12, steps);
   for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
@@ -122,7 +122,8 @@ void print_losses(const Comparison& comparison, std::ostream& out) {
     out << "<path stroke=\"" << colour_of(i) << "\" d=\"";
     bool drawing = false;
     for (std::size_t step = 0; step < losses.size(); ++step) {
-      if (std::isfinite(losses[step])) out << formatted("%c%.1f %.1f", drawing ? 'L' : 'M', x(step), y(losses[step]));
+      if (std::isfinite(losses[step]))
+        out << text::formatted("%c%.1f %.1f", drawing ? 'L' : 'M', x(step), y(losses[step]));
       drawing = std::isfinite(losses[step]);
     }
     out << "\"><title>" << escaped(comparison.variants[i].name) << "</title></path>\n";
@@ -144,21 +145,21 @@ void print_bars(const std::string& title, const Comparison& comparison, const st
   constexpr double line = 30, label = 260;
   const double room = plot_width - label - 130;
   out << "<h2>" << title << "</h2>\n"
-      << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", plot_width,
-                   line * static_cast<double>(bars.size()) + 10);
+      << text::formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", plot_width,
+                         line * static_cast<double>(bars.size()) + 10);
   for (std::size_t i = 0; i < bars.size(); ++i) {
     const double y = line * static_cast<double>(i) + 6;
     const auto x = [&](double value) { return label + room * value / most; };
     std::string name = comparison.variants[i].name;
     if (name.size() > 40) name = "..." + name.substr(name.size() - 37);
-    out << formatted("<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">", label - 8, y + 15) << escaped(name)
+    out << text::formatted("<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">", label - 8, y + 15) << escaped(name)
         << "</text>"
-        << formatted("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"20\" fill=\"%s\"/>", label, y,
-                     x(bars[i].value) - label, colour_of(i));
+        << text::formatted("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"20\" fill=\"%s\"/>", label, y,
+                           x(bars[i].value) - label, colour_of(i));
     if (bars[i].high > bars[i].low)
-      out << formatted("<line class=\"spread\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x(bars[i].low),
-                       x(bars[i].high), y + 10, y + 10);
-    out << formatted("<text x=\"%.1f\" y=\"%.1f\">", x(std::max(bars[i].value, bars[i].high)) + 6, y + 15)
+      out << text::formatted("<line class=\"spread\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x(bars[i].low),
+                             x(bars[i].high), y + 10, y + 10);
+    out << text::formatted("<text x=\"%.1f\" y=\"%.1f\">", x(std::max(bars[i].value, bars[i].high)) + 6, y + 15)
         << escaped(bars[i].text) << "</text>\n";
   }
   out << "</svg>\n";
@@ -190,14 +191,14 @@ void print_page(const Comparison& comparison, std::ostream& out) {
   std::vector<Bar> times, bytes;
   for (const ComparedVariant& variant : comparison.variants) {
     const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
-    const double middle = median(variant.step_seconds);
-    times.push_back({middle, *low, *high, formatted("%#.4g s", middle)});
+    const double middle = report::median(variant.step_seconds);
+    times.push_back({middle, *low, *high, text::formatted("%#.4g s", middle)});
     const double peak = peak_bytes(variant);
-    bytes.push_back({peak, 0.0, 0.0, config::format_bytes(static_cast<std::int64_t>(peak))});
+    bytes.push_back({peak, 0.0, 0.0, text::format_bytes(static_cast<std::int64_t>(peak))});
   }
   print_bars("Median step time, with the fastest and the slowest run", comparison, times, out);
   print_bars("Peak bytes of the largest rank", comparison, bytes, out);
   out << "</body>\n</html>\n";
 }
 
-}  // namespace strata::report
+}  // namespace strata::compare

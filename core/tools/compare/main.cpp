@@ -19,6 +19,7 @@ namespace {
 
 using namespace strata;
 using namespace strata::cli;
+using namespace strata::compare;
 
 struct CompareArguments {
   std::vector<std::string> configs;   // several files are several variants
@@ -31,22 +32,22 @@ struct CompareArguments {
   std::vector<std::string> words;  // the command line
 };
 
-std::vector<config::Variant> variants_of_config(const std::string& file) {
+std::vector<compare::Variant> variants_of_config(const std::string& file) {
   const config::Node tree = config::read_file(file);
   const config::Node* list = tree.get("compare");
-  return list == nullptr ? std::vector<config::Variant>{} : config::read_variants(*list);
+  return list == nullptr ? std::vector<compare::Variant>{} : compare::read_variants(*list);
 }
 
 // All combinations of configs, --variant and --vary; without those two, the config's own `compare:`.
 std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   std::vector<ComparedRun> runs;
   for (const std::string& file : arguments.configs) {
-    std::vector<std::vector<config::Variant>> lists(1);
+    std::vector<std::vector<compare::Variant>> lists(1);
     for (const std::string& text : arguments.variants)
-      lists[0].push_back({text, config::split_settings(text, "--variant")});
-    for (const std::string& text : arguments.vary) lists.push_back(config::vary(text));
+      lists[0].push_back({text, compare::split_settings(text, "--variant")});
+    for (const std::string& text : arguments.vary) lists.push_back(compare::vary(text));
     if (arguments.variants.empty() && arguments.vary.empty()) lists[0] = variants_of_config(file);
-    for (const config::Variant& variant : config::every_combination(lists)) {
+    for (const compare::Variant& variant : compare::every_combination(lists)) {
       ComparedRun run{variant.name, file, arguments.settings};
       run.settings.insert(run.settings.end(), variant.settings.begin(), variant.settings.end());
       if (arguments.configs.size() > 1) run.name = file + (run.name.empty() ? "" : " ") + run.name;
@@ -58,7 +59,7 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
         "nothing to compare: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
   std::vector<std::string> names;
   for (const ComparedRun& run : runs) names.push_back(run.name);
-  names = config::short_names(names);
+  names = compare::short_names(names);
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
   return runs;
 }
@@ -70,30 +71,30 @@ void check_page(const report::ReportFile& page) {
     page.refuse_content("a page of an earlier comparison");
 }
 
-int compare(const CompareArguments& arguments, std::ostream& out) {
-  launch::check_alone("strata compare");
-  const report::TableFormat format = report::parse_table_format(arguments.format);
+int run_compare(const CompareArguments& arguments, std::ostream& out) {
+  ranks::check_alone("strata compare");
+  const text::TableFormat format = text::parse_table_format(arguments.format);
   std::vector<ComparedRun> runs = runs_of(arguments);
   report::ReportFile page("--html", arguments.html);
   check_page(page);
-  report::Provenance provenance = provenance_of(arguments.words);
-  report::Comparison comparison = measure(runs, arguments.measure);
+  compare::Provenance provenance = provenance_of(arguments.words);
+  compare::Comparison comparison = measure(runs, arguments.measure);
   comparison.provenance = std::move(provenance);
   if (page.is_open()) {
     std::ostringstream text;
-    report::print_page(comparison, text);
+    compare::print_page(comparison, text);
     page.clear();
     page.write(text.str());
   }
-  if (format == report::TableFormat::Json) {
-    out << report::to_json(comparison).dump(2) << "\n";
+  if (format == text::TableFormat::Json) {
+    out << compare::to_json(comparison).dump(2) << "\n";
     return 0;
   }
-  report::print(report::comparison_table(comparison, format), format, out);
-  if (format == report::TableFormat::Text) out << report::account_of_times(comparison) << "\n";
-  if (format == report::TableFormat::Markdown) {
-    out << "\n" << report::account_of_times(comparison) << "\n\n";
-    for (const auto& [name, text] : report::account_of_runs(comparison)) out << "- " << name << ": `" << text << "`\n";
+  text::print(compare::comparison_table(comparison, format), format, out);
+  if (format == text::TableFormat::Text) out << compare::account_of_times(comparison) << "\n";
+  if (format == text::TableFormat::Markdown) {
+    out << "\n" << compare::account_of_times(comparison) << "\n\n";
+    for (const auto& [name, text] : compare::account_of_runs(comparison)) out << "- " << name << ": `" << text << "`\n";
   }
   return 0;  // even if variants differ
 }
@@ -164,6 +165,6 @@ int main(int argc, char* argv[]) {
   arguments.words.assign(argv + 1, argv + argc);
   describe(app, arguments);
   CommandLine line{app, {argv + 1, argv + argc}};
-  line.action = [&] { return compare(arguments, std::cout); };
+  line.action = [&] { return run_compare(arguments, std::cout); };
   leave(carry_out(line));
 }

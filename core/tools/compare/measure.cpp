@@ -15,7 +15,7 @@
 #include "text/terminal_output.hpp"
 #include "tools/compare/promise.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 namespace {
 
@@ -35,7 +35,7 @@ constexpr Amount first_look_amount{1, 4, 3, 60, 8.0};
 constexpr int thorough_rounds = 8;
 
 struct Checked {
-  runtime::ResolvedRun run;
+  resolve::ResolvedRun run;
   double tolerance = 0.0;      // tolerance that the precision plugin declares
   std::int64_t needed = 0;     // bytes of the rank that needs the most
   std::int64_t available = 0;  // for one rank
@@ -43,22 +43,22 @@ struct Checked {
 
 Checked check(const ComparedRun& compared, int nproc) {
   Checked checked;
-  checked.run = runtime::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
-  const runtime::ResolvedRun& prepared = checked.run;
-  runtime::check_run(prepared.config, *prepared.registry);
+  checked.run = resolve::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
+  const resolve::ResolvedRun& prepared = checked.run;
+  plan::check_run(prepared.config, *prepared.registry);
   const config::PluginChoice& precision = prepared.config.precision;
   checked.tolerance =
-      plugin_host::equivalence_of(prepared.registry->find(PluginKind::PrecisionPolicy, precision.plugin).manifest,
-                                  precision.options)
+      plugins::equivalence_of(prepared.registry->find(PluginKind::PrecisionPolicy, precision.plugin).manifest,
+                              precision.options)
           .bound;
-  for (const int rank : runtime::planned_ranks(prepared.config))
-    checked.needed = std::max(checked.needed, runtime::dry_run(prepared.config, *prepared.registry, rank).needed);
-  checked.available = runtime::memory_budget(prepared.config, 0, *prepared.registry, std::max(1, nproc)).bytes;
+  for (const int rank : plan::planned_ranks(prepared.config))
+    checked.needed = std::max(checked.needed, plan::dry_run(prepared.config, *prepared.registry, rank).needed);
+  checked.available = plan::memory_budget(prepared.config, 0, *prepared.registry, std::max(1, nproc)).bytes;
   return checked;
 }
 
 std::string duration(double seconds) {
-  return seconds < 90.0 ? report::formatted("%.0f s", seconds) : report::formatted("%.0f minutes", seconds / 60.0);
+  return seconds < 90.0 ? text::formatted("%.0f s", seconds) : text::formatted("%.0f minutes", seconds / 60.0);
 }
 
 class Measuring {
@@ -70,8 +70,8 @@ class Measuring {
         warmup_steps_(options.warmup_steps.value_or(amount_.warmup_steps)),
         variant_runs_(options.nproc, options.oversubscribe, warmup_steps_) {}
 
-  report::Comparison run() {
-    report::Comparison comparison;
+  Comparison run() {
+    Comparison comparison;
     comparison.warmup_steps = warmup_steps_;
     double declared = fp32_tolerance;
     std::vector<Checked> all;
@@ -83,7 +83,7 @@ class Measuring {
     }
     comparison.tolerance = options_.tolerance.value_or(declared);
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      report::ComparedVariant& variant = comparison.variants.emplace_back();
+      ComparedVariant& variant = comparison.variants.emplace_back();
       variant.name = runs_[i].name;
       variant.config = runs_[i].config;
       variant.settings = runs_[i].settings;
@@ -103,7 +103,7 @@ class Measuring {
     return options_.thorough ? 2 * thorough_rounds : 1;
   }
 
-  void record(report::Comparison& comparison) {
+  void record(Comparison& comparison) {
     using Clock = std::chrono::steady_clock;
     double step_of_all = 0.0, start_of_all = 0.0;  // seconds
     for (std::size_t i = 0; i < runs_.size(); ++i) {
@@ -127,15 +127,15 @@ class Measuring {
   std::string why_apart() const {
     if (options_.apart) return "--apart";
     if (needed_ <= available_) return "";
-    return "all together need " + config::format_bytes(needed_) + " of memory per rank, " +
-           config::format_bytes(available_) + " are free";
+    return "all together need " + text::format_bytes(needed_) + " of memory per rank, " +
+           text::format_bytes(available_) + " are free";
   }
 
-  void time(int turn, int turns, report::Comparison& comparison) {
+  void time(int turn, int turns, Comparison& comparison) {
     const bool backwards = turn % 2 == 1;
     const std::string part =
         turns == 1 ? "how fast it is, about " + expected_
-                   : report::formatted("round %d of %d, about ", turn / 2 + 1, turns / 2) + expected_ + " in all";
+                   : text::formatted("round %d of %d, about ", turn / 2 + 1, turns / 2) + expected_ + " in all";
     if (comparison.apart.empty()) {
       if (!backwards) say(part, "all in turns");
       return variant_runs_.time_together(runs_, comparison.steps, backwards, comparison.variants);
@@ -167,8 +167,8 @@ class Measuring {
 
 }  // namespace
 
-report::Comparison measure(const std::vector<ComparedRun>& runs, const MeasureOptions& options) {
+Comparison measure(const std::vector<ComparedRun>& runs, const MeasureOptions& options) {
   return Measuring(runs, options).run();
 }
 
-}  // namespace strata::cli
+}  // namespace strata::compare

@@ -7,7 +7,7 @@
 #include "tools/compare/comparison.hpp"
 #include "tools/compare/variant_runs.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 struct MeasureOptions {
   int nproc = 0;  // ranks; 0: one process
@@ -28,6 +28,6 @@ struct MeasureOptions {
 // defines when they differ. Checks every variant before any runs, and says on standard error what is under way and how
 // long it will take. Throws UserError for a variant that cannot run here, EnvironmentError with the last lines of a run
 // that fails.
-report::Comparison measure(const std::vector<ComparedRun>& runs, const MeasureOptions& options);
+Comparison measure(const std::vector<ComparedRun>& runs, const MeasureOptions& options);
 
-}  // namespace strata::cli
+}  // namespace strata::compare

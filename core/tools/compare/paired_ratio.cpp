@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace strata::report {
+namespace strata::compare {
 
 namespace {
 
@@ -50,4 +50,4 @@ PairedRatio paired_ratio(const std::vector<double>& times, const std::vector<dou
   return {std::exp(middle), std::exp(means[left_out]), std::exp(means[count - 1 - left_out])};
 }
 
-}  // namespace strata::report
+}  // namespace strata::compare

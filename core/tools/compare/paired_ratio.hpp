@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-namespace strata::report {
+namespace strata::compare {
 
 // The ratio of a time to the baseline's time.
 struct PairedRatio {
@@ -23,4 +23,4 @@ inline constexpr int smallest_pairs = 8;
 // are not positive.
 PairedRatio paired_ratio(const std::vector<double>& times, const std::vector<double>& baseline);
 
-}  // namespace strata::report
+}  // namespace strata::compare

@@ -7,11 +7,11 @@
 
 #include "config/keys.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 namespace {
 
-using plugin_host::Equivalence;
+using plugins::Equivalence;
 
 // The keys whose values differ, those that one of the runs lacks among them.
 std::set<std::string> differing_keys(const config::RunConfig& run, const config::RunConfig& baseline) {
@@ -48,9 +48,8 @@ bool reorders(const std::string& key) {
 
 }  // namespace
 
-std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const runtime::ResolvedRun& baseline,
-                                       double rounding) {
-  report::Promise found;
+std::optional<Promise> promise(const resolve::ResolvedRun& run, const resolve::ResolvedRun& baseline, double rounding) {
+  Promise found;
   std::set<std::string> slots;
   bool reordered = false;
   for (const std::string& key : differing_keys(run.config, baseline.config)) {
@@ -66,23 +65,23 @@ std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const ru
   if (slots.empty()) return std::nullopt;
   if (reordered) found.bound = rounding;
   std::set<std::string> named;
-  for (const runtime::ResolvedRun* const one : {&run, &baseline})
+  for (const resolve::ResolvedRun* const one : {&run, &baseline})
     for (const config::PluginChoice* const choice : one->config.plugins()) {
       // With sums in another order a plugin that both runs have makes other numbers too, by what it declares.
       const bool differs = slots.contains(choice->slot);
       if (!differs && !reordered) continue;
-      const plugin_host::Manifest& manifest =
+      const plugins::Manifest& manifest =
           one->registry->find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest;
-      const Equivalence declared = plugin_host::equivalence_of(manifest, choice->options);
+      const Equivalence declared = plugins::equivalence_of(manifest, choice->options);
       if (!differs && declared.kind == Equivalence::Kind::Bitwise) continue;
       if (declared.kind == Equivalence::Kind::Simulated) return std::nullopt;
       if (declared.kind == Equivalence::Kind::Reassociation) found.bound = std::max(found.bound, rounding);
       found.bound = std::max(found.bound, declared.bound);
       if (differs && declared.kind == Equivalence::Kind::Tolerance) found.of_gradients = false;
-      const std::string text = full_name(manifest) + " declares " + to_string(declared);
+      const std::string text = plugins::full_name(manifest) + " declares " + plugins::to_string(declared);
       if (named.insert(text).second) found.text += (found.text.empty() ? "" : ", ") + text;
     }
   return found;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::compare

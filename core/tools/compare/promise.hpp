@@ -7,11 +7,10 @@
 #include "resolve/resolve_run.hpp"
 #include "tools/compare/comparison.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 // `rounding`: what sums in another order may make of numbers. Nothing where the runs differ in more than how the same
 // training is carried out, as in the optimizer, or a plugin promises nothing of the others' numbers.
-std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const runtime::ResolvedRun& baseline,
-                                       double rounding);
+std::optional<Promise> promise(const resolve::ResolvedRun& run, const resolve::ResolvedRun& baseline, double rounding);
 
-}  // namespace strata::cli
+}  // namespace strata::compare

@@ -6,7 +6,7 @@
 #include "tools/ranks/machine.hpp"
 #include "tools/version/version.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 namespace {
 
@@ -21,10 +21,10 @@ std::string now() {
 
 }  // namespace
 
-report::Provenance provenance_of(const std::vector<std::string>& words) {
+Provenance provenance_of(const std::vector<std::string>& words) {
   std::string command = "strata compare";
   for (const std::string& word : words) command += " " + text::shell_word(word);
-  return {version::text(), now(), command, launch::machine()};
+  return {version::text(), now(), command, ranks::machine()};
 }
 
-}  // namespace strata::cli
+}  // namespace strata::compare

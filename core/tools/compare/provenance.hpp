@@ -5,9 +5,9 @@
 
 #include "tools/compare/comparison.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 // `words`: what follows `strata compare` on the command line.
-report::Provenance provenance_of(const std::vector<std::string>& words);
+Provenance provenance_of(const std::vector<std::string>& words);
 
-}  // namespace strata::cli
+}  // namespace strata::compare

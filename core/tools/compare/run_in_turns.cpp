@@ -19,7 +19,7 @@
 #include "tools/ranks/rank_process.hpp"
 #include "tools/ranks/run_ranks.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 namespace {
 
@@ -50,9 +50,9 @@ bool hand_on(int end) {
   arguments.push_back(nullptr);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // not a request: a rank that computes without end never takes one
   if (getppid() != parent || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
-    launch::end_unstarted("the run");
+    ranks::end_unstarted("the run");
   execv(program.c_str(), arguments.data());
-  launch::end_unstarted("the run");
+  ranks::end_unstarted("the run");
 }
 
 }  // namespace
@@ -64,11 +64,11 @@ RunInTurns::RunInTurns(std::vector<std::string> words, const std::string& output
   if (ranks > 0)
     words.insert(words.end(), {"--turns", std::to_string(turns.reading) + "," + std::to_string(arrivals.writing)});
   signal(SIGPIPE, SIG_IGN);
-  const std::string program = (launch::running_executable().parent_path() / "strata").string();
+  const std::string program = (ranks::running_executable().parent_path() / "strata").string();
   const pid_t parent = getpid();
   process_ = fork();
   if (process_ == 0) {
-    if (!hand_on(turns.reading) || !hand_on(arrivals.writing)) launch::end_unstarted("the run");
+    if (!hand_on(turns.reading) || !hand_on(arrivals.writing)) ranks::end_unstarted("the run");
     become(program, std::move(words), file, parent);
   }
   close(file);
@@ -128,4 +128,4 @@ int RunInTurns::finish() {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-}  // namespace strata::cli
+}  // namespace strata::compare

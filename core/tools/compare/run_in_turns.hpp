@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::cli {
+namespace strata::compare {
 
 // One run of `ranks` ranks.
 class RunInTurns {
@@ -33,4 +33,4 @@ class RunInTurns {
   int process_ = -1;
 };
 
-}  // namespace strata::cli
+}  // namespace strata::compare

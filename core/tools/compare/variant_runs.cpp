@@ -18,7 +18,7 @@
 #include "text/json.hpp"
 #include "tools/compare/run_in_turns.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 namespace {
 
@@ -88,7 +88,7 @@ void VariantRuns::expect_success(const ComparedRun& run, int status, const std::
   throw EnvironmentError("{} ended with exit status {}: {}", run.name, status, text);
 }
 
-void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
+void VariantRuns::record(const ComparedRun& run, std::int64_t steps, ComparedVariant& variant) const {
   std::vector<std::string> words = command(run, steps, "summary.json");
   words.insert(words.end(), {"--metrics", file("metrics.jsonl"), "--digests"});
   expect_success(run, RunInTurns(words, file("output"), 0).finish(), "output", "summary.json");
@@ -109,14 +109,14 @@ void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::Com
   }
 }
 
-void VariantRuns::time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
+void VariantRuns::time(const ComparedRun& run, std::int64_t steps, ComparedVariant& variant) const {
   expect_success(run, RunInTurns(command(run, steps, "summary.json"), file("output"), 0).finish(), "output",
                  "summary.json");
   variant.step_seconds.push_back(read_summary(file("summary.json")).object()["median_step_s"].number());
 }
 
 void VariantRuns::time_together(const std::vector<ComparedRun>& runs, std::int64_t steps, bool backwards,
-                                std::vector<report::ComparedVariant>& variants) const {
+                                std::vector<ComparedVariant>& variants) const {
   const auto name = [](std::size_t i) { return std::to_string(i); };
   std::vector<std::size_t> order(runs.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = backwards ? order.size() - 1 - i : i;
@@ -145,4 +145,4 @@ void VariantRuns::time_together(const std::vector<ComparedRun>& runs, std::int64
   }
 }
 
-}  // namespace strata::cli
+}  // namespace strata::compare

@@ -8,7 +8,7 @@
 
 #include "tools/compare/comparison.hpp"
 
-namespace strata::cli {
+namespace strata::compare {
 
 struct ComparedRun {
   std::string name;
@@ -27,14 +27,14 @@ class VariantRuns {
   VariantRuns& operator=(const VariantRuns&) = delete;
 
   // One run that records losses, norms and gradient digests of every step.
-  void record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const;
+  void record(const ComparedRun& run, std::int64_t steps, ComparedVariant& variant) const;
   // One timed run; appends the median step time in seconds.
-  void time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const;
+  void time(const ComparedRun& run, std::int64_t steps, ComparedVariant& variant) const;
   // One timed run of each, all together: they take turns step by step (RunInTurns), in forward and reverse order, or
   // the other way round if `backwards`. Appends each one's median step time and its ratio to the first run: the median
   // over the steps of the ratio of their times.
   void time_together(const std::vector<ComparedRun>& runs, std::int64_t steps, bool backwards,
-                     std::vector<report::ComparedVariant>& variants) const;
+                     std::vector<ComparedVariant>& variants) const;
 
  private:
   std::vector<std::string> command(const ComparedRun& run, std::int64_t steps, const std::string& summary) const;
@@ -48,4 +48,4 @@ class VariantRuns {
   std::filesystem::path folder_;
 };
 
-}  // namespace strata::cli
+}  // namespace strata::compare

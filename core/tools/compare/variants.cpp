@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <regex>
 
-namespace strata::config {
+namespace strata::compare {
 namespace {
 
 // Parts at `separator`, but not inside quotes or brackets; empty parts stay.
@@ -62,7 +62,7 @@ bool is_setting(const std::string& text) {
 void refuse_steps(const std::string& source, const std::string& setting) {
   if (setting.starts_with("train.steps="))
     throw UserError("{}: {} does nothing: strata compare chooses how many steps a variant makes; give --steps", source,
-                    shown(setting));
+                    config::shown(setting));
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ std::vector<std::string> split_settings(const std::string& text, const std::stri
     refuse_steps(source, setting);
     if (!is_setting(setting))
       throw UserError("{}: {}: KEY=VALUE is expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"", source,
-                      shown(setting));
+                      config::shown(setting));
   }
   if (settings.empty())
     throw UserError("{}: settings are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"", source);
@@ -97,14 +97,14 @@ std::vector<Variant> vary(const std::string& text) {
   return variants;
 }
 
-std::vector<Variant> read_variants(const Node& list) {
-  if (list.kind != NodeKind::Sequence)
+std::vector<Variant> read_variants(const config::Node& list) {
+  if (list.kind != config::NodeKind::Sequence)
     throw UserError(list.place,
                     "compare: a list of settings is expected, one text a variant, as in [\"train.accumulation=1\", "
                     "\"train.accumulation=2\"]");
   std::vector<Variant> variants;
-  for (const Node& item : list.items) {
-    if (item.kind != NodeKind::Scalar)
+  for (const config::Node& item : list.items) {
+    if (item.kind != config::NodeKind::Scalar)
       throw UserError(
           item.place,
           "compare: settings in one text are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
@@ -151,4 +151,4 @@ std::vector<Variant> every_combination(const std::vector<std::vector<Variant>>& 
   return all;
 }
 
-}  // namespace strata::config
+}  // namespace strata::compare

@@ -5,7 +5,7 @@
 
 #include "config/tree.hpp"
 
-namespace strata::config {
+namespace strata::compare {
 
 struct Variant {
   std::string name;                   // its settings as they were written
@@ -21,7 +21,7 @@ std::vector<std::string> split_settings(const std::string& text, const std::stri
 std::vector<Variant> vary(const std::string& text);
 
 // A config's `compare:` list, one text of settings a variant. Throws UserError with the place of what is wrong.
-std::vector<Variant> read_variants(const Node& list);
+std::vector<Variant> read_variants(const config::Node& list);
 
 // Names for headings: of a file's absolute path only what tells it apart from the other names' files. A plugin's
 // library is called as its plugin: "partitioner.plugin=/home/me/build/libmine.so" is "partitioner.plugin=mine".
@@ -30,4 +30,4 @@ std::vector<std::string> short_names(const std::vector<std::string>& names);
 // Every combination of one variant of each list, the first list's changing last.
 std::vector<Variant> every_combination(const std::vector<std::vector<Variant>>& lists);
 
-}  // namespace strata::config
+}  // namespace strata::compare

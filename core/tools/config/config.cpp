@@ -26,18 +26,18 @@ config::Format format_of(const std::string& format, const std::string& file) {
   throw UserError(Place{file}, "the file name must end in .yaml, .yml, .toml or .json; or give --format");
 }
 
-void print_listing(const std::vector<config::Resolved>& listing, report::TableFormat format, std::ostream& output) {
-  report::Table table{{{"key"}, {"value"}, {"origin"}}, {}};
+void print_listing(const std::vector<config::Resolved>& listing, text::TableFormat format, std::ostream& output) {
+  text::Table table{{{"key"}, {"value"}, {"origin"}}, {}};
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const config::Resolved& row : listing) {
     const std::string value = config::to_text(row.value);
     rows.push_back({{"key", row.path}, {"value", value}, {"origin", row.origin}});
     table.rows.push_back({row.path, config::one_line(value, std::string::npos), row.origin});
   }
-  if (format == report::TableFormat::Json)
+  if (format == text::TableFormat::Json)
     output << rows.dump(2) << "\n";
   else
-    report::print(table, format, output);
+    text::print(table, format, output);
 }
 
 void add_config_options(CLI::App& command, ConfigShow& config) {
@@ -53,13 +53,13 @@ void add_ranks(CLI::App& command, config::World& world) {
 }
 
 // Translates trees[1], and returns the lines that say how.
-std::vector<config::DialectLine> translate(const config::Dialect& dialect, std::vector<config::Node>& trees,
-                                           const std::shared_ptr<plugin_host::PluginRegistry>& registry) {
-  const plugin_host::EnginePlugins plugins(registry);
-  config::DialectAnswers answers;
+std::vector<resolve::DialectLine> translate(const resolve::Dialect& dialect, std::vector<config::Node>& trees,
+                                            const std::shared_ptr<plugins::PluginRegistry>& registry) {
+  const plugins::EnginePlugins plugins(registry);
+  resolve::DialectAnswers answers;
   for (;;) {
     std::vector<config::Node> own = trees;
-    config::Translation translation = dialect.translate(own, plugins, answers);
+    resolve::Translation translation = dialect.translate(own, plugins, answers);
     if (!translation.asks_hidden_size || config::find(own.back(), "model") == nullptr) {
       trees = std::move(own);
       return std::move(translation.lines);
@@ -76,24 +76,24 @@ std::vector<config::DialectLine> translate(const config::Dialect& dialect, std::
 }  // namespace
 
 void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output) {
-  const report::TableFormat format = report::parse_table_format(arguments.format);
+  const text::TableFormat format = text::parse_table_format(arguments.format);
   const config::RunConfig run = resolve(config::read_trees(arguments.file, arguments.settings), arguments.world);
   if (arguments.learning_rate) {
-    const auto registry = plugin_host::open_registry(run.plugin_path);
-    return config::write_learning_rates(runtime::RunLearningRate(run, *registry), format, output);
+    const auto registry = plugins::open_registry(run.plugin_path);
+    return write_learning_rates(step::RunLearningRate(run, *registry), format, output);
   }
   print_listing(run.listing, format, output);
 }
 
-void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::PluginRegistry> registry,
+void config_convert(const ConfigShow& arguments, std::shared_ptr<plugins::PluginRegistry> registry,
                     const std::string& format, const std::string& file, std::ostream& output, std::ostream& log) {
   const config::Format chosen = format_of(format, file);
   std::vector<config::Node> trees = config::read_trees(arguments.file, arguments.settings);
-  if (const config::Dialect* dialect = config::dialect_of(trees[1]))
-    for (const config::DialectLine& line : translate(*dialect, trees, registry)) log << line.one_line() << "\n";
+  if (const resolve::Dialect* dialect = resolve::dialect_of(trees[1]))
+    for (const resolve::DialectLine& line : translate(*dialect, trees, registry)) log << line.one_line() << "\n";
   config::Node tree = std::move(trees[1]);
   config::merge(tree, trees[2]);
-  const std::string text = config::write_tree(tree, chosen);
+  const std::string text = write_tree(tree, chosen);
   if (file.empty()) {
     output << text;
     return;
@@ -107,8 +107,8 @@ void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::Pl
 }
 
 void add_config(CommandLine& line) {
-  using plugin_host::EnginePlugins;
-  using plugin_host::open_registry;
+  using plugins::EnginePlugins;
+  using plugins::open_registry;
   CLI::App& config = *line.app.add_subcommand("config", "Show, explain and convert configs");
   static ConfigShow arguments;
   static std::string format, output, key, plugin_path;
@@ -122,15 +122,15 @@ void add_config(CommandLine& line) {
       "  strata config show run.yaml --nproc 8\n"
       "  strata config show run.yaml --lr --format csv");
   const ResolveConfig resolve = [](const std::vector<config::Node>& trees, const config::World& world) {
-    const auto registry = open_registry(config::plugin_path(trees));
-    return runtime::resolve_run(trees, world, registry, EnginePlugins(registry)).config;
+    const auto registry = plugins::open_registry(config::plugin_path(trees));
+    return resolve::resolve_run(trees, world, registry, EnginePlugins(registry)).config;
   };
   line.on(show, [resolve] { return config_show(arguments, resolve, std::cout), 0; });
   CLI::App& explain = *config.add_subcommand("explain", "Describe a key: type, default, range, effect, example");
   explain.add_option("key", key, "Key, option of a plugin, or section: train.clip, optimizer.betas, checkpoint")
       ->required();
   add_plugin_path(explain, plugin_path);
-  line.on(explain, [] { return config_explain(*open_registry(plugin_path), key, std::cout), 0; });
+  line.on(explain, [] { return config_explain(*plugins::open_registry(plugin_path), key, std::cout), 0; });
   CLI::App& conflicts =
       *config.add_subcommand("conflicts", "List features that cannot be combined, all or those of a config");
   static ConfigConflicts combined;
@@ -144,7 +144,7 @@ void add_config(CommandLine& line) {
   line.on(conflicts, [] { return config_conflicts(combined, std::cout), 0; });
   CLI::App& reference = *config.add_subcommand("reference", "Print every key and every plugin's options, in Markdown");
   add_plugin_path(reference, plugin_path);
-  line.on(reference, [] { return config_reference(*open_registry(plugin_path), std::cout), 0; });
+  line.on(reference, [] { return config_reference(*plugins::open_registry(plugin_path), std::cout), 0; });
   CLI::App& convert = *config.add_subcommand(
       "convert", "Convert a config or a ds_config.json to a Strata config in YAML, TOML or JSON");
   add_config_options(convert, arguments);
@@ -153,7 +153,8 @@ void add_config(CommandLine& line) {
   convert.add_option("-o,--output", output, "File to write (default: stdout)");
   convert.footer("  strata config convert ds_config.json --model gpt_neox:pythia-160m --data train.bin -o run.yaml");
   line.on(convert, [] {
-    const auto registry = open_registry(config::plugin_path(config::read_trees(arguments.file, arguments.settings)));
+    const auto registry =
+        plugins::open_registry(config::plugin_path(config::read_trees(arguments.file, arguments.settings)));
     return config_convert(arguments, registry, format, output, std::cout, std::cerr), 0;
   });
 }

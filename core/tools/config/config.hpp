@@ -32,13 +32,13 @@ void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std:
 // to `file`, or to `output` if it is empty. A ds_config is translated to Strata's keys; `log` gets one line per key.
 // What "auto" takes from the model's width is written where the settings name a model.
 // Defaults are not written. Throws UserError, EnvironmentError.
-void config_convert(const ConfigShow& arguments, std::shared_ptr<plugin_host::PluginRegistry> registry,
+void config_convert(const ConfigShow& arguments, std::shared_ptr<plugins::PluginRegistry> registry,
                     const std::string& format, const std::string& file, std::ostream& output, std::ostream& log);
 
 // One key of the engine or option of a plugin: type, default, range, what it affects, an example. `path` is as in a
 // config; an option may stand beside `plugin`, as in optimizer.betas. A section prints a table of what is in it. Throws
 // UserError with the nearest for a path that leads nowhere.
-void config_explain(plugin_host::PluginRegistry& registry, const std::string& path, std::ostream& output);
+void config_explain(plugins::PluginRegistry& registry, const std::string& path, std::ostream& output);
 
 // `strata config conflicts [FILE] [--set a.b=c ...] [--nproc N] [--format table|markdown|csv|json]`
 struct ConfigConflicts {
@@ -52,9 +52,9 @@ struct ConfigConflicts {
 // training has, and what was found. Throws UserError for a config that has both features of a row.
 void config_conflicts(const ConfigConflicts& arguments, std::ostream& output);
 // Prints all rows. [any rank]
-void print_conflicts(report::TableFormat format, std::ostream& output);
+void print_conflicts(text::TableFormat format, std::ostream& output);
 
 // configs/REFERENCE.md: a section for each of a config's, then one for each plugin.
-void config_reference(plugin_host::PluginRegistry& registry, std::ostream& output);
+void config_reference(plugins::PluginRegistry& registry, std::ostream& output);
 
 }  // namespace strata::cli

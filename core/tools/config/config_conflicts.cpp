@@ -21,8 +21,8 @@ std::string found_or_name(const std::string& found, std::string_view name) {
   return found.empty() ? std::string(name) : found;
 }
 
-void print_rows(const std::vector<Row>& rows, report::TableFormat format, std::ostream& output) {
-  report::Table table{{{"feature"}, {"cannot be combined with"}, {"reason"}}, {}};
+void print_rows(const std::vector<Row>& rows, text::TableFormat format, std::ostream& output) {
+  text::Table table{{{"feature"}, {"cannot be combined with"}, {"reason"}}, {}};
   nlohmann::ordered_json entries = nlohmann::ordered_json::array();
   for (const auto& [conflict, first_found, second_found] : rows) {
     const auto& [first, second, reason, in_training_only] = conflict;
@@ -37,21 +37,21 @@ void print_rows(const std::vector<Row>& rows, report::TableFormat format, std::o
                        {"first_found", first_found},
                        {"second_found", second_found}});
   }
-  if (format == report::TableFormat::Json)
+  if (format == text::TableFormat::Json)
     output << entries.dump(2) << "\n";
   else
-    report::print(table, format, output);
+    text::print(table, format, output);
 }
 
 }  // namespace
 
 void config_conflicts(const ConfigConflicts& arguments, std::ostream& output) {
-  const report::TableFormat format = report::parse_table_format(arguments.format);
+  const text::TableFormat format = text::parse_table_format(arguments.format);
   if (arguments.file.empty() && !arguments.settings.empty())
     throw UserError("config conflicts: --set, --model and --data change a config; name one");
   if (arguments.file.empty()) return print_conflicts(format, output);
-  const runtime::ResolvedRun run = runtime::read_run(arguments.file, arguments.settings, arguments.world);
-  const config::Answers answers = runtime::answers_of(run.config, *run.registry);
+  const resolve::ResolvedRun run = resolve::read_run(arguments.file, arguments.settings, arguments.world);
+  const config::Answers answers = plan::answers_of(run.config, *run.registry);
   const config::Facts facts{run.config, &answers};
   std::vector<Row> rows;
   for (const config::Conflict& conflict : config::conflicts()) {
@@ -61,7 +61,7 @@ void config_conflicts(const ConfigConflicts& arguments, std::ostream& output) {
   print_rows(rows, format, output);
 }
 
-void print_conflicts(report::TableFormat format, std::ostream& output) {
+void print_conflicts(text::TableFormat format, std::ostream& output) {
   std::vector<Row> rows;
   for (const config::Conflict& conflict : config::conflicts()) rows.push_back({conflict});
   print_rows(rows, format, output);

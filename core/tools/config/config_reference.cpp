@@ -35,7 +35,7 @@ struct Setting {
 // The engine's keys, in their order, then every plugin's options.
 class Settings {
  public:
-  explicit Settings(plugin_host::PluginRegistry& registry) {
+  explicit Settings(plugins::PluginRegistry& registry) {
     const config::Node defaults = config::read_defaults();
     const auto plugins = usable_plugins(registry);
     for (const config::Key& key : config::keys()) {
@@ -195,13 +195,13 @@ std::string component_after(const std::string& before, const std::string& path) 
       names.insert(component_after(known, one.option.name));
   const std::string wrong = component_after(known, path);
   throw UserError("unknown key {}{}{}", config::shown(path), known.empty() ? "; " : "; in " + known + ": ",
-                  config::suggestion(wrong, {names.begin(), names.end()}));
+                  text::suggestion(wrong, {names.begin(), names.end()}));
 }
 
-void print_section(const std::vector<const Setting*>& settings, report::TableFormat format, std::ostream& output) {
-  const bool markdown = format == report::TableFormat::Markdown;
+void print_section(const std::vector<const Setting*>& settings, text::TableFormat format, std::ostream& output) {
+  const bool markdown = format == text::TableFormat::Markdown;
   const auto code = [&](const std::string& text) { return markdown && !text.empty() ? "`" + text + "`" : text; };
-  report::Table table{{{"key"}, {"type"}, {"default"}, {"range"}, {"affects"}, {"description"}}, {}};
+  text::Table table{{{"key"}, {"type"}, {"default"}, {"range"}, {"affects"}, {"description"}}, {}};
   for (const Setting* one : settings) {
     const OptionSpec& option = one->option;
     const std::string affects = text_of(one->effect.affects).word;
@@ -212,7 +212,7 @@ void print_section(const std::vector<const Setting*>& settings, report::TableFor
                           option.type == "plugin" ? "" : range_with_unit(option),
                           affects + text_of(one->effect.compared).mark, what});
   }
-  report::print(table, format, output);
+  text::print(table, format, output);
 }
 
 // configs/REFERENCE.md up to the first section.
@@ -275,7 +275,7 @@ hosts. With *same content*, the ranks verify before the first step that the path
 
 }  // namespace
 
-void config_explain(plugin_host::PluginRegistry& registry, const std::string& path, std::ostream& output) {
+void config_explain(plugins::PluginRegistry& registry, const std::string& path, std::ostream& output) {
   const Settings settings(registry);
   const std::vector<const Setting*> found = settings.find(path);
   for (const Setting* one : found) {
@@ -285,10 +285,10 @@ void config_explain(plugin_host::PluginRegistry& registry, const std::string& pa
   if (!found.empty()) return;
   const std::vector<const Setting*> below = settings.below(path);
   if (below.empty()) refuse(settings, path);
-  print_section(below, report::TableFormat::Text, output);
+  print_section(below, text::TableFormat::Text, output);
 }
 
-void config_reference(plugin_host::PluginRegistry& registry, std::ostream& output) {
+void config_reference(plugins::PluginRegistry& registry, std::ostream& output) {
   output << preamble;
   const Settings settings(registry);
   std::vector<std::string> sections;
@@ -299,18 +299,18 @@ void config_reference(plugin_host::PluginRegistry& registry, std::ostream& outpu
     for (const Setting* one : settings.below(section))
       if (config::find_key(one->option.name) != nullptr) keys.push_back(one);
     output << "\n## " << section << "\n\n";
-    print_section(keys, report::TableFormat::Markdown, output);
+    print_section(keys, text::TableFormat::Markdown, output);
   }
   output << "\n## Top-level keys\n\n";
   std::vector<const Setting*> alone;
   for (const Setting& one : settings.all)
     if (one.option.name.find('.') == std::string::npos) alone.push_back(&one);
-  print_section(alone, report::TableFormat::Markdown, output);
+  print_section(alone, text::TableFormat::Markdown, output);
   output << "\n## Features that cannot be combined\n\n"
          << "`strata config conflicts FILE` prints the rows that concern a config. Plugins also refuse values of their "
             "own "
             "options that do not fit a run, such as a number of chunks.\n\n";
-  print_conflicts(report::TableFormat::Markdown, output);
+  print_conflicts(text::TableFormat::Markdown, output);
   print_options(usable_plugins(registry), output);
 }
 

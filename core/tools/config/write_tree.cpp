@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace strata::config {
+namespace strata::cli {
 namespace {
 
 bool is_json_number(const std::string& text) {
@@ -21,43 +21,43 @@ std::string quoted(const std::string& text) {
 }
 
 // Numbers and truth values stand bare in all three spellings; in quotes they would be text.
-std::string scalar(const Node& node, Format format) {
+std::string scalar(const config::Node& node, config::Format format) {
   const bool bare = !node.quoted && (is_json_number(node.text) || node.text == "true" || node.text == "false");
   if (bare) return node.text;
   const bool word = is_bare_key(node.text) && ((node.text.front() | 0x20) >= 'a') && node.text != "null";
   const bool ambiguous = node.text == "true" || node.text == "false" || node.text == "yes" || node.text == "no";
-  return format == Format::Yaml && word && !ambiguous ? node.text : quoted(node.text);
+  return format == config::Format::Yaml && word && !ambiguous ? node.text : quoted(node.text);
 }
 
 std::string key_of(const std::string& key) {
   return is_bare_key(key) ? key : quoted(key);
 }
 
-std::string inline_value(const Node& node, Format format, const std::string& path) {
-  if (node.kind == NodeKind::Scalar) return scalar(node, format);
-  if (node.kind == NodeKind::Null) {
-    if (format == Format::Toml)
+std::string inline_value(const config::Node& node, config::Format format, const std::string& path) {
+  if (node.kind == config::NodeKind::Scalar) return scalar(node, format);
+  if (node.kind == config::NodeKind::Null) {
+    if (format == config::Format::Toml)
       throw UserError(node.place, "{} has no value, and TOML has no way to write that; leave the key out", path);
     return "null";
   }
   std::string text;
-  for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + inline_value(item, format, path);
-  for (const Entry& entry : node.entries) {
-    const std::string key = format == Format::Json ? quoted(entry.key) : key_of(entry.key);
-    text += (text.empty() ? "" : ", ") + key + (format == Format::Toml ? " = " : ": ") +
+  for (const config::Node& item : node.items) text += (text.empty() ? "" : ", ") + inline_value(item, format, path);
+  for (const config::Entry& entry : node.entries) {
+    const std::string key = format == config::Format::Json ? quoted(entry.key) : key_of(entry.key);
+    text += (text.empty() ? "" : ", ") + key + (format == config::Format::Toml ? " = " : ": ") +
             inline_value(entry.value, format, path);
   }
-  return node.kind == NodeKind::Sequence ? "[" + text + "]" : "{" + text + "}";
+  return node.kind == config::NodeKind::Sequence ? "[" + text + "]" : "{" + text + "}";
 }
 
 // A section of sections; a list or a scalar stands on its line.
 class Writer {
  public:
-  explicit Writer(Format format) : format_(format) {}
+  explicit Writer(config::Format format) : format_(format) {}
 
-  void yaml(const Node& node, const std::string& indent) {
-    for (const Entry& entry : node.entries) {
-      const bool below = entry.value.kind == NodeKind::Map && !entry.value.entries.empty();
+  void yaml(const config::Node& node, const std::string& indent) {
+    for (const config::Entry& entry : node.entries) {
+      const bool below = entry.value.kind == config::NodeKind::Map && !entry.value.entries.empty();
       text += indent + key_of(entry.key) + ":";
       if (below) {
         text += "\n";
@@ -69,28 +69,29 @@ class Writer {
   }
 
   // Values first: behind a section's heading they would belong to it.
-  void toml(const Node& node, const std::string& path) {
+  void toml(const config::Node& node, const std::string& path) {
     const std::string prefix = path.empty() ? "" : path + ".";
-    for (const Entry& entry : node.entries)
-      if (entry.value.kind != NodeKind::Map)
+    for (const config::Entry& entry : node.entries)
+      if (entry.value.kind != config::NodeKind::Map)
         text += key_of(entry.key) + " = " + inline_value(entry.value, format_, prefix + entry.key) +
                 comment(entry.value) + "\n";
-    for (const Entry& entry : node.entries) {
-      if (entry.value.kind != NodeKind::Map) continue;
+    for (const config::Entry& entry : node.entries) {
+      if (entry.value.kind != config::NodeKind::Map) continue;
       const std::string name = prefix + key_of(entry.key);
       const bool sections_only =
-          !entry.value.entries.empty() && std::all_of(entry.value.entries.begin(), entry.value.entries.end(),
-                                                      [](const Entry& one) { return one.value.kind == NodeKind::Map; });
+          !entry.value.entries.empty() &&
+          std::all_of(entry.value.entries.begin(), entry.value.entries.end(),
+                      [](const config::Entry& one) { return one.value.kind == config::NodeKind::Map; });
       if (!sections_only) text += (text.empty() ? "[" : "\n[") + name + "]\n";
       toml(entry.value, name);
     }
   }
 
-  void json(const Node& node, const std::string& indent) {
+  void json(const config::Node& node, const std::string& indent) {
     text += "{";
-    for (const Entry& entry : node.entries) {
+    for (const config::Entry& entry : node.entries) {
       text += (&entry == &node.entries.front() ? "\n" : ",\n") + indent + "  " + quoted(entry.key) + ": ";
-      if (entry.value.kind == NodeKind::Map && !entry.value.entries.empty())
+      if (entry.value.kind == config::NodeKind::Map && !entry.value.entries.empty())
         json(entry.value, indent + "  ");
       else
         text += inline_value(entry.value, format_, entry.key);
@@ -102,24 +103,24 @@ class Writer {
 
  private:
   // Origins that say more than a place: of what was translated.
-  std::string comment(const Node& node) const {
+  std::string comment(const config::Node& node) const {
     return node.origin.find(' ') == std::string::npos ? "" : "  # " + node.origin;
   }
 
-  Format format_;
+  config::Format format_;
 };
 
 }  // namespace
 
-std::string write_tree(const Node& tree, Format format) {
+std::string write_tree(const config::Node& tree, config::Format format) {
   Writer writer(format);
-  if (format == Format::Yaml) writer.yaml(tree, "");
-  if (format == Format::Toml) writer.toml(tree, "");
-  if (format == Format::Json) {
+  if (format == config::Format::Yaml) writer.yaml(tree, "");
+  if (format == config::Format::Toml) writer.toml(tree, "");
+  if (format == config::Format::Json) {
     writer.json(tree, "");
     writer.text += "\n";
   }
   return writer.text;
 }
 
-}  // namespace strata::config
+}  // namespace strata::cli

@@ -53,15 +53,15 @@ void check_seq_len(std::int64_t seq_len) {
 }
 
 // The plugin whose format the files show, or the default of data.plugin.
-std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string& path) {
+std::string plugin_for(plugins::PluginRegistry& registry, const std::string& path) {
   std::vector<std::string> names;
-  for (const plugin_host::FoundPlugin* found : usable_plugins(registry)) {
+  for (const plugins::FoundPlugin* found : usable_plugins(registry)) {
     if (found->manifest.kind != PluginKind::DataSource) continue;
-    const std::unique_ptr<PluginContext> context = plugin_host::asking_context(*found);
+    const std::unique_ptr<PluginContext> context = plugins::asking_context(*found);
     const auto plugin = registry.create<DataSource>(found->manifest.name, *context);
     try {
-      const bool known = plugin_host::plugin_call(full_name(found->manifest), "recognizes()",
-                                                  [&] { return plugin->recognizes(path); });
+      const bool known = plugins::plugin_call(plugins::full_name(found->manifest), "recognizes()",
+                                              [&] { return plugin->recognizes(path); });
       if (known) names.push_back(found->manifest.name);
     } catch (const UserError&) {  // a file that is not there: opening it says so
     }
@@ -77,7 +77,7 @@ std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string&
 // A file and the plugin that reads it.
 class OpenFile {
  public:
-  OpenFile(plugin_host::PluginRegistry& registry, const DataFile& file)
+  OpenFile(plugins::PluginRegistry& registry, const DataFile& file)
       : plugin_(registry, PluginKind::DataSource, file.plugin.empty() ? plugin_for(registry, file.path) : file.plugin,
                 options_of(file.settings)) {}
   data::TokenSource open(const std::string& path) { return {plugin_.make<DataSource>(), plugin_.name(), path}; }
@@ -87,7 +87,7 @@ class OpenFile {
 };
 
 // The token of the tokenizer's family, unless its template ends with it already.
-void set_own_end(const std::string& file, data::PackOptions& options) {
+void set_own_end(const std::string& file, PackOptions& options) {
   const std::optional<std::uint32_t> end = options.tokenizer->document_end();
   if (!end) {
     throw UserError(Place{file},
@@ -98,7 +98,7 @@ void set_own_end(const std::string& file, data::PackOptions& options) {
   options.line_end = options.file_end = behind.empty() || behind.back() != *end ? end : std::nullopt;
 }
 
-void set_document_end(const std::string& text, const std::string& tokenizer, data::PackOptions& options) {
+void set_document_end(const std::string& text, const std::string& tokenizer, PackOptions& options) {
   if (text == "auto") return options.tokenizer ? set_own_end(tokenizer, options) : void();
   options.line_end.reset();
   if (text == "none") return;
@@ -112,7 +112,7 @@ void set_document_end(const std::string& text, const std::string& tokenizer, dat
 
 int threads_of(int wanted) {
   if (wanted < 0) throw UserError("--threads is {}; it must be at least 1", wanted);
-  return wanted > 0 ? wanted : launch::host_resources().cores;
+  return wanted > 0 ? wanted : ranks::host_resources().cores;
 }
 
 // The samples of a file and how many of their targets count.
@@ -135,7 +135,7 @@ std::optional<SampleCount> count_samples(const data::TokenSource& source, const 
 }
 
 void write_json(const data::TokenSource& source, const DataInfoOptions& options,
-                const std::optional<SampleCount>& count, const data::TokenStatistics& statistics, std::ostream& out) {
+                const std::optional<SampleCount>& count, const TokenStatistics& statistics, std::ostream& out) {
   nlohmann::ordered_json object{{"path", options.file.path},
                                 {"plugin", source.plugin_name()},
                                 {"files", source.files().size()},
@@ -156,7 +156,7 @@ void write_json(const data::TokenSource& source, const DataInfoOptions& options,
 }
 
 void write_text(const data::TokenSource& source, const DataInfoOptions& options,
-                const std::optional<SampleCount>& count, const data::TokenStatistics& statistics, std::ostream& out) {
+                const std::optional<SampleCount>& count, const TokenStatistics& statistics, std::ostream& out) {
   const auto line = [&](std::string name) -> std::ostream& {
     name.resize(std::max<std::size_t>(name.size() + 1, 17), ' ');
     return out << "\n  " << name;
@@ -170,10 +170,10 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
   if (count && options.document_end) {
     const auto positions = static_cast<double>(count->samples) * static_cast<double>(*options.seq_len);
     out << ", each of one document; " << count->targets << " targets count, "
-        << report::formatted("%.1f", 100.0 * static_cast<double>(count->targets) / positions) << "%";
+        << text::formatted("%.1f", 100.0 * static_cast<double>(count->targets) / positions) << "%";
   }
   line("ids") << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct << " distinct";
-  line("unigram entropy") << report::formatted("%.6f", statistics.unigram_entropy)
+  line("unigram entropy") << text::formatted("%.6f", statistics.unigram_entropy)
                           << " nats a token (the loss of a model that only knows how frequent each token is)\n";
 }
 
@@ -205,13 +205,13 @@ std::string text_of(const std::vector<std::int64_t>& tokens, const tokenizer::To
 }  // namespace
 
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err) {
-  data::PackOptions pack;
+  PackOptions pack;
   const bool wide_name = options.output.ends_with(".u32") || options.output.ends_with(".u32.bin");
   pack.token_bytes = (options.width.empty() ? wide_name : options.width == "u32") ? 4 : 2;
   pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
-  if (options.as_is) pack.reading = data::Reading::AsIs;
+  if (options.as_is) pack.reading = Reading::AsIs;
   if (!options.jsonl_key.empty()) {
-    pack.reading = data::Reading::Lines;
+    pack.reading = Reading::Lines;
     pack.jsonl_key = options.jsonl_key;
   }
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
@@ -226,10 +226,10 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
   }
   set_document_end(options.document_end, options.tokenizer, pack);
   Progress progress(err, "packing");
-  const data::PackResult result = data::pack_text(
-      options.inputs, options.output, pack, [&](std::int64_t done, std::int64_t total) { progress(done, total); });
+  const PackResult result = pack_text(options.inputs, options.output, pack,
+                                      [&](std::int64_t done, std::int64_t total) { progress(done, total); });
   out << options.output << ": " << result.tokens << " tokens (u" << 8 * pack.token_bytes << ", "
-      << config::format_bytes(result.tokens * pack.token_bytes) << ", "
+      << text::format_bytes(result.tokens * pack.token_bytes) << ", "
       << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << result.files << " files, "
       << result.documents << " documents";
   if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
@@ -240,20 +240,19 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
   return 0;
 }
 
-int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
-              std::ostream& err) {
+int data_info(plugins::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out, std::ostream& err) {
   if (options.seq_len) check_seq_len(*options.seq_len);
   OpenFile file(registry, options.file);
   const data::TokenSource source = file.open(options.file.path);
   const std::optional<SampleCount> count = count_samples(source, options, err);
   Progress progress(err, "reading");
-  const data::TokenStatistics statistics =
-      data::statistics_of(source, [&](std::int64_t tokens) { progress(tokens, source.token_count()); });
+  const TokenStatistics statistics =
+      statistics_of(source, [&](std::int64_t tokens) { progress(tokens, source.token_count()); });
   (options.format == "json" ? write_json : write_text)(source, options, count, statistics, out);
   return 0;
 }
 
-int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
+int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
   check_seq_len(options.seq_len);
   const config::DataOrder order = choice<config::DataOrder>(STRATA_DATA_ORDERS, options.order);
   if (options.position < 0 || options.count < 1 || options.samples < 0) {

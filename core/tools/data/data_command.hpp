@@ -52,10 +52,9 @@ struct DataShowOptions {
 
 // Results go to `out`, progress to `err`: one line every two seconds.
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err);
-int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
-              std::ostream& err);
+int data_info(plugins::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out, std::ostream& err);
 // Prints the samples' tokens as a run with these settings reads them. With a tokenizer their text is printed too;
 // without one, that of tokens that are all bytes.
-int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out);
+int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out);
 
 }  // namespace strata::cli

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace strata::data {
+namespace strata::cli {
 
 // Threads that work on inputs; the outputs come in the order of the inputs. With one thread the caller's does all.
 template <typename Input, typename Output>
@@ -82,4 +82,4 @@ class InOrder {
   std::vector<std::thread> threads_;         // last: they use the rest
 };
 
-}  // namespace strata::data
+}  // namespace strata::cli

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace strata::data {
+namespace strata::cli {
 namespace {
 
 constexpr std::size_t most = std::size_t{1} << 16;  // bytes looked at together
@@ -73,4 +73,4 @@ bool begins_with_list(const InputFile& file) {
   return text.starts_with('[') && begins_as_object(without_spaces(text.substr(1)));
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

@@ -7,7 +7,7 @@
 #include "text/json.hpp"
 #include "text/printable.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 
 std::string jsonl_text(std::string_view line, const std::string& key, const std::string& file, std::int64_t number) {
   const Place place{file, static_cast<int>(std::min<std::int64_t>(number, INT32_MAX))};
@@ -36,4 +36,4 @@ void check_line(std::size_t bytes, const std::string& file, std::int64_t number)
                   "is longer than 256 MiB; a line holds one document, so split it into lines or documents");
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

@@ -75,7 +75,7 @@ void describe(CommandLine& line) {
       ->check(CLI::NonNegativeNumber);
   add_format(info, info_options.format, {"text", "json"});
   info.footer("  strata data info train.bin --seq-len 512");
-  line.on(info, [] { return data_info(*plugin_host::open_registry(plugin_path), info_options, std::cout, std::cerr); });
+  line.on(info, [] { return data_info(*plugins::open_registry(plugin_path), info_options, std::cout, std::cerr); });
   CLI::App& show = *data.add_subcommand("show", "Print samples as a training run reads them");
   add_data_file(show, show_options.file, plugin_path);
   show.add_option("--seq-len", show_options.seq_len, "Tokens per sample, as model.seq_len of the run")->required();
@@ -96,7 +96,7 @@ void describe(CommandLine& line) {
                   "tokenizer.json that made the tokens, or its folder, to show their text");
   add_format(show, show_options.format, {"text", "json"});
   show.footer("  strata data show train.bin --seq-len 128 --order shuffled --sample 3");
-  line.on(show, [] { return data_show(*plugin_host::open_registry(plugin_path), show_options, std::cout); });
+  line.on(show, [] { return data_show(*plugins::open_registry(plugin_path), show_options, std::cout); });
 }
 
 }  // namespace

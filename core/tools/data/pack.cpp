@@ -10,7 +10,7 @@
 #include "tools/data/pack_tokens.hpp"
 #include "tools/data/text_files.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20;
@@ -19,7 +19,7 @@ constexpr std::size_t block_bytes = std::size_t{1} << 20;
 template <typename Token>
 class Packer {
  public:
-  Packer(const TextFiles& list, OutputFile& output, const PackOptions& options,
+  Packer(const TextFiles& list, data::OutputFile& output, const PackOptions& options,
          const std::function<void(std::int64_t, std::int64_t)>& progress)
       : list_(list), output_(output), options_(options), progress_(progress) {
     tokens_.reserve(block_bytes);
@@ -106,7 +106,7 @@ class Packer {
   }
 
   const TextFiles& list_;
-  OutputFile& output_;
+  data::OutputFile& output_;
   const PackOptions& options_;
   const std::function<void(std::int64_t, std::int64_t)>& progress_;
   std::vector<Token> tokens_;
@@ -150,7 +150,7 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
         "hold text",
         list.files().size(), list.skipped());
   }
-  OutputFile file(output, options.existing);
+  data::OutputFile file(output, options.existing);
   if (options.tokenizer) {
     const PackResult result = pack_tokens(list, file, options, progress);
     file.finish();
@@ -168,4 +168,4 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
   return result;
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

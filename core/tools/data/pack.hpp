@@ -9,11 +9,11 @@
 #include "tools/data/text_files.hpp"
 #include "tools/tokenizer/tokenizer.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 
 struct PackOptions {
   int token_bytes = 2;  // or 4: tokens are u16 or u32
-  Existing existing = Existing::Refuse;
+  data::Existing existing = data::Existing::Refuse;
   Reading reading = Reading::ByName;
   std::string jsonl_key = "text";
   // The token written after each document, so that a model sees where it ends. Each JSON line is a document; any other
@@ -52,4 +52,4 @@ struct PackResult {
 PackResult pack_text(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,
                      const std::function<void(std::int64_t, std::int64_t)>& progress = {});
 
-}  // namespace strata::data
+}  // namespace strata::cli

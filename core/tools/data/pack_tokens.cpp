@@ -10,7 +10,7 @@
 #include "tools/data/jsonl.hpp"
 #include "tools/data/text_parts.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 namespace {
 
 struct PackedPart {
@@ -66,7 +66,7 @@ class PartPacker {
 
 class Writer {
  public:
-  Writer(OutputFile& output, int token_bytes) : output_(output), token_bytes_(token_bytes) {}
+  Writer(data::OutputFile& output, int token_bytes) : output_(output), token_bytes_(token_bytes) {}
 
   void write(const std::vector<std::uint32_t>& tokens) {
     if (token_bytes_ == 4) {
@@ -82,7 +82,7 @@ class Writer {
   std::int64_t written() const { return static_cast<std::int64_t>(written_); }
 
  private:
-  OutputFile& output_;
+  data::OutputFile& output_;
   int token_bytes_;
   std::vector<std::uint16_t> narrow_;
   std::uint64_t written_ = 0;
@@ -90,7 +90,7 @@ class Writer {
 
 }  // namespace
 
-PackResult pack_tokens(const TextFiles& files, OutputFile& output, const PackOptions& options,
+PackResult pack_tokens(const TextFiles& files, data::OutputFile& output, const PackOptions& options,
                        const std::function<void(std::int64_t, std::int64_t)>& progress) {
   TextParts parts(files, *options.tokenizer);
   InOrder<TextPart, PackedPart> work(options.threads, [&] {
@@ -118,4 +118,4 @@ PackResult pack_tokens(const TextFiles& files, OutputFile& output, const PackOpt
   return result;
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

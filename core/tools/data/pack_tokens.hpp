@@ -5,10 +5,10 @@
 #include "tools/data/pack.hpp"
 #include "tools/data/text_files.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 
 // pack_text's work with a tokenizer, but for finish().
-PackResult pack_tokens(const TextFiles& files, OutputFile& output, const PackOptions& options,
+PackResult pack_tokens(const TextFiles& files, data::OutputFile& output, const PackOptions& options,
                        const std::function<void(std::int64_t, std::int64_t)>& progress);
 
-}  // namespace strata::data
+}  // namespace strata::cli

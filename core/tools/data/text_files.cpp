@@ -10,7 +10,7 @@
 
 #include "tools/data/json_lines.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ void TextFiles::add_folder(const std::string& folder) {
   }
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

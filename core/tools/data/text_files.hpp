@@ -5,7 +5,7 @@
 
 #include "data/file.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 
 // Which files are JSON lines.
 enum class Reading {
@@ -43,4 +43,4 @@ class TextFiles {
   std::int64_t skipped_ = 0;
 };
 
-}  // namespace strata::data
+}  // namespace strata::cli

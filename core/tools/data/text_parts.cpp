@@ -4,7 +4,7 @@
 
 #include "tools/data/jsonl.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 namespace {
 
 constexpr std::size_t part_bytes = std::size_t{1} << 20;
@@ -67,4 +67,4 @@ std::size_t TextParts::end_of_part(std::size_t searched) const {
   return cut == 0 ? 0 : from + cut;
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

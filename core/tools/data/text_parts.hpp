@@ -7,7 +7,7 @@
 #include "tools/data/text_files.hpp"
 #include "tools/tokenizer/tokenizer.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 
 // What one thread works on at a time: lines of JSON, or a part of a document.
 struct TextPart {
@@ -43,4 +43,4 @@ class TextParts {
   std::int64_t read_ = 0;
 };
 
-}  // namespace strata::data
+}  // namespace strata::cli

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace strata::data {
+namespace strata::cli {
 namespace {
 
 // Counts of ids: an array for the small ones that nearly all files consist of, a table for the rest.
@@ -47,7 +47,7 @@ class Histogram {
 
 }  // namespace
 
-TokenStatistics statistics_of(const TokenSource& source, const std::function<void(std::int64_t)>& progress) {
+TokenStatistics statistics_of(const data::TokenSource& source, const std::function<void(std::int64_t)>& progress) {
   Histogram histogram;
   std::vector<std::int64_t> block(std::size_t{1} << 16);
   for (std::int64_t first = 0; first < source.token_count(); first += std::ssize(block)) {
@@ -59,4 +59,4 @@ TokenStatistics statistics_of(const TokenSource& source, const std::function<voi
   return histogram.statistics(source.token_count());
 }
 
-}  // namespace strata::data
+}  // namespace strata::cli

@@ -4,7 +4,7 @@
 
 #include "data/token_source.hpp"
 
-namespace strata::data {
+namespace strata::cli {
 
 struct TokenStatistics {
   std::int64_t smallest = 0;  // ids
@@ -15,6 +15,6 @@ struct TokenStatistics {
 };
 
 // Reads all tokens. `progress(tokens so far)` is called now and then.
-TokenStatistics statistics_of(const TokenSource& source, const std::function<void(std::int64_t)>& progress = {});
+TokenStatistics statistics_of(const data::TokenSource& source, const std::function<void(std::int64_t)>& progress = {});
 
-}  // namespace strata::data
+}  // namespace strata::cli

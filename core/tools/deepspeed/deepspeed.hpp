@@ -5,20 +5,20 @@
 #pragma once
 #include "resolve/dialect.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
-class DeepSpeed final : public Dialect {
+class DeepSpeed final : public resolve::Dialect {
  public:
   // Keys of DeepSpeed, and no section that only Strata has.
-  bool recognises(const Node& config) const override;
+  bool recognises(const config::Node& config) const override;
   // Takes deepspeed_compat (the version whose defaults hold) and deepspeed_allow (a list of keys whose refusal is
   // waived, where training is the same without them) out of trees[2]. Origins name DeepSpeed's keys.
-  Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
-                        const DialectAnswers& answers) const override;
+  resolve::Translation translate(std::vector<config::Node>& trees, const config::PluginSource& plugins,
+                                 const resolve::DialectAnswers& answers) const override;
   // The hidden size is asked of the model; of an "auto" batch the micro-batch is the largest part that fits
   // memory_budget.
-  bool answer(const Translation& translation, const RunConfig& run, const World& world,
-              plugin_host::PluginRegistry& registry, DialectAnswers& answers) const override;
+  bool answer(const resolve::Translation& translation, const config::RunConfig& run, const config::World& world,
+              plugins::PluginRegistry& registry, resolve::DialectAnswers& answers) const override;
 };
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

@@ -5,46 +5,47 @@
 #include "tools/deepspeed/deepspeed_table.hpp"
 #include "tools/deepspeed/deepspeed_translation.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
 namespace {
 
-const Node* without_case(const Node& names, const std::string& name) {
-  for (const Entry& entry : names.entries)
+const config::Node* without_case(const config::Node& names, const std::string& name) {
+  for (const config::Entry& entry : names.entries)
     if (strcasecmp(entry.key.c_str(), name.c_str()) == 0) return &entry.value;
   return nullptr;
 }
 
 }  // namespace
 
-void DeepSpeedTranslation::choose_version(const Node* compat) {
-  const Node* given = compat != nullptr && compat->kind == NodeKind::Scalar ? compat : file_.given("deepspeed_compat");
+void DeepSpeedTranslation::choose_version(const config::Node* compat) {
+  const config::Node* given =
+      compat != nullptr && compat->kind == config::NodeKind::Scalar ? compat : file_.given("deepspeed_compat");
   const std::string newest = deepspeed_table("version").text, version = given == nullptr ? newest : spelled(*given);
   if (version.empty() || version.find_first_not_of("0123456789.") != std::string::npos)
     throw UserError(given->place, "deepspeed_compat: {}, where a version of DeepSpeed like {} is expected",
-                    shown(version), newest);
+                    config::shown(version), newest);
   chosen_["version"] = version;
 }
 
 void DeepSpeedTranslation::choose(const std::string& slot, const std::string& plugin, const Place& place,
                                   const std::string& origin) {
   put(slot + ".plugin", scalar_node(plugin), place, origin);
-  const Node* set_to = set(slot + ".plugin");
+  const config::Node* set_to = set(slot + ".plugin");
   chosen_[slot] = set_to == nullptr ? plugin : set_to->text;
 }
 
 void DeepSpeedTranslation::say_chosen(const DeepSpeedKey& key) {
   const std::string path = text_at(*key.row, "slot") + ".plugin";
-  if (const Node* chosen = set(path)) return line(key, path + " = " + spelled(*chosen) + ", as --set says");
-  const Node& ours = *find(tree, path);
-  const bool says_why = is_auto(*key.value) && path == "precision.plugin";
+  if (const config::Node* chosen = set(path)) return line(key, path + " = " + spelled(*chosen) + ", as --set says");
+  const config::Node& ours = *config::find(tree, path);
+  const bool says_why = config::is_auto(*key.value) && path == "precision.plugin";
   line(key, path + " = " + spelled(ours) + (says_why ? ": " + ours.origin : ""));
 }
 
 void DeepSpeedTranslation::choose_precision() {
   const bool fp16 = file_.value<bool>("fp16.enabled").value_or(false);
   const bool bf16 = file_.value<bool>("bf16.enabled").value_or(false);
-  const Node* enabled = file_.given(fp16 ? "fp16.enabled" : "bf16.enabled");
+  const config::Node* enabled = file_.given(fp16 ? "fp16.enabled" : "bf16.enabled");
   if (fp16 && bf16)
     throw UserError(enabled->place,
                     "fp16.enabled and bf16.enabled are both true, and a run has one of them; set one to false");
@@ -52,7 +53,8 @@ void DeepSpeedTranslation::choose_precision() {
     const std::string name = fp16 ? "fp16" : "bf16";
     return choose("precision", name, enabled->place, enabled->origin + " " + name + ".enabled");
   }
-  const Node* automatic = file_.is_automatic("bf16.enabled") ? deepspeed_table("auto_bf16").get(device_) : nullptr;
+  const config::Node* automatic =
+      file_.is_automatic("bf16.enabled") ? deepspeed_table("auto_bf16").get(device_) : nullptr;
   if (automatic != nullptr)
     return choose("precision", automatic->text, file_.root().place,
                   "\"auto\" is " + automatic->text + " on device " + device_);
@@ -63,16 +65,16 @@ void DeepSpeedTranslation::choose_precision() {
 
 void DeepSpeedTranslation::choose_partitioner() {
   const std::string stage_key = "zero_optimization.stage";
-  const Node* given = file_.given(stage_key);
+  const config::Node* given = file_.given(stage_key);
   stage_ = std::to_string(file_.value<std::int64_t>(stage_key, "0").value_or(0));
-  const Node* partitioner = deepspeed_table("stages").get(stage_);
+  const config::Node* partitioner = deepspeed_table("stages").get(stage_);
   if (partitioner == nullptr)
     throw UserError(given->place, "{}: {}, and there are the stages 0, 1, 2 and 3", stage_key, stage_);
   std::string origin = given == nullptr ? "DeepSpeed's default of " + stage_key : given->origin + " " + stage_key;
   std::string chosen_by;
   for (const DeepSpeedKey& key : keys_) {
     if (key.row == nullptr || key.row->get("chooses") == nullptr) continue;
-    if (key.value->kind != NodeKind::Scalar || is_auto(*key.value)) continue;
+    if (key.value->kind != config::NodeKind::Scalar || config::is_auto(*key.value)) continue;
     if (key.row->get("notes")->get(typed(key)) != nullptr || text_at(*key.row, "at_stage") != stage_) continue;
     if (!chosen_by.empty())
       throw UserError(key.place, "{} and {} both choose groups of ranks; keep one", key.path, chosen_by);
@@ -83,42 +85,44 @@ void DeepSpeedTranslation::choose_partitioner() {
   choose("partitioner", partitioner->text, given == nullptr ? file_.root().place : given->place, origin);
 }
 
-void DeepSpeedTranslation::choose_type(const std::string& block, const Node& types) {
+void DeepSpeedTranslation::choose_type(const std::string& block, const config::Node& types) {
   const std::string path = block + ".type", slot = text_at(types, "slot");
-  if (const Node* chosen = set(slot + ".plugin")) chosen_[slot] = chosen->text;
+  if (const config::Node* chosen = set(slot + ".plugin")) chosen_[slot] = chosen->text;
   if (file_.given(block) == nullptr) return;
-  const Node* type = file_.given(path);
-  const Node& known = *types.get("known");
-  if (type == nullptr || type->kind != NodeKind::Scalar)
+  const config::Node* type = file_.given(path);
+  const config::Node& known = *types.get("known");
+  if (type == nullptr || type->kind != config::NodeKind::Scalar)
     throw UserError(file_.given(block)->place, "{} must be given: a name, as in \"{}\"", path,
                     known.entries.front().key);
-  if (const Node* reason = without_case(*types.get("refused"), type->text))
-    throw UserError(type->place, "{}: {} is refused: {}", path, shown(type->text), reason->text);
-  const Node* name = without_case(known, type->text);
+  if (const config::Node* reason = without_case(*types.get("refused"), type->text))
+    throw UserError(type->place, "{}: {} is refused: {}", path, config::shown(type->text), reason->text);
+  const config::Node* name = without_case(known, type->text);
   if (name == nullptr) {
     std::vector<std::string> names;
-    for (const Entry& entry : known.entries) names.push_back(entry.key);
+    for (const config::Entry& entry : known.entries) names.push_back(entry.key);
     throw UserError(type->place,
                     "{}: {} is unknown; {}; classes of torch, which DeepSpeed takes by their names too, are not here",
-                    path, shown(type->text), suggestion(type->text, names));
+                    path, config::shown(type->text), text::suggestion(type->text, names));
   }
   choose(slot, name->text, type->place, type->origin + " " + path);
   if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, whatever --set says
 }
 
 void DeepSpeedTranslation::choose_momentum() {
-  const auto chosen = [&](const std::string& path) { return set(path) == nullptr ? find(tree, path) : set(path); };
+  const auto chosen = [&](const std::string& path) {
+    return set(path) == nullptr ? config::find(tree, path) : set(path);
+  };
   const std::string cycles = expand("learning_rate.{learning_rate}.cycle_momentum");
-  const Node *cycled = chosen(cycles), *optimizer = chosen("optimizer.plugin");
+  const config::Node *cycled = chosen(cycles), *optimizer = chosen("optimizer.plugin");
   if (cycled == nullptr || cycled->text != "true" || optimizer == nullptr) return;
   const std::string betas = "optimizer." + optimizer->text + ".betas";
   const bool has_betas = exists(betas);
   const std::string text =
-      put(has_betas ? betas : cycles, has_betas ? parse_value("[0.9, 0.99]", "") : scalar_node("false"), cycled->place,
-          "DeepSpeed's OneCycle");
+      put(has_betas ? betas : cycles, has_betas ? config::parse_value("[0.9, 0.99]", "") : scalar_node("false"),
+          cycled->place, "DeepSpeed's OneCycle");
   report.lines.push_back({has_betas ? "DeepSpeed's OneCycle cycles the first of Adam's betas and sets the second"
                                     : "DeepSpeed's OneCycle cycles no momentum but Adam's",
                           "", "", text});
 }
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

@@ -2,9 +2,9 @@
 #include "tools/deepspeed/deepspeed_table.hpp"
 #include "tools/deepspeed/deepspeed_translation.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
-void DeepSpeedTranslation::emit_default(const std::string& path, const Node& row) {
+void DeepSpeedTranslation::emit_default(const std::string& path, const config::Node& row) {
   const std::string top = first_part(path), target = expand(text_at(row, "to"));
   if ((top == "optimizer" || top == "scheduler") && file_.given(top) == nullptr) return;
   if (target.empty() || !exists(target)) return;
@@ -13,16 +13,16 @@ void DeepSpeedTranslation::emit_default(const std::string& path, const Node& row
     throw UserError(file_.given(top)->place, "{} must be given: {} has no default for it", path,
                     chosen_["learning_rate"]);
   std::string value = text_at(row, "default");
-  if (const Node* with = row.get("default_with"))
+  if (const config::Node* with = row.get("default_with"))
     for (const auto& [slot, chosen] : chosen_)
-      if (const Node* its = with->get(chosen)) value = its->text;
-  const Node* moved = deepspeed_table("moved").get(path);
+      if (const config::Node* its = with->get(chosen)) value = its->text;
+  const config::Node* moved = deepspeed_table("moved").get(path);
   const std::string compat = chosen_["version"];
   if (moved != nullptr && is_older(compat, text_at(*moved, "before"))) value = text_at(*moved, "default");
   const std::optional<Default> ruled = default_by_rule(text_at(row, "default_rule"));
   if (ruled) value = ruled->value;
-  if (value.empty() || find(tree, target) != nullptr) return;
-  Node source = value.starts_with("[") ? parse_value(value, "") : scalar_node(value);
+  if (value.empty() || config::find(tree, target) != nullptr) return;
+  config::Node source = value.starts_with("[") ? config::parse_value(value, "") : scalar_node(value);
   source.place = place;
   source.origin = ruled              ? ruled->owner + "'s default of"
                   : moved != nullptr ? "DeepSpeed " + compat + "'s default of"
@@ -46,9 +46,9 @@ std::optional<DeepSpeedTranslation::Default> DeepSpeedTranslation::default_by_ru
 }
 
 void DeepSpeedTranslation::fill() {
-  for (const Entry& entry : deepspeed_table("fill").entries) {
+  for (const config::Entry& entry : deepspeed_table("fill").entries) {
     const std::string without = text_at(entry.value, "without"), unless = text_at(entry.value, "unless_given");
-    if (find(tree, entry.key) != nullptr || set(entry.key) != nullptr) continue;
+    if (config::find(tree, entry.key) != nullptr || set(entry.key) != nullptr) continue;
     if (!without.empty() && file_.given(without) != nullptr) continue;
     if (!unless.empty() && file_.given(first_part(unless)) != nullptr && !file_.is_automatic(unless)) continue;
     const std::string text = put(entry.key, *entry.value.get("value"), file_.root().place, "not in a ds_config");
@@ -56,4 +56,4 @@ void DeepSpeedTranslation::fill() {
   }
 }
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

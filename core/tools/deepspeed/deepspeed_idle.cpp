@@ -4,24 +4,24 @@
 
 #include "tools/deepspeed/deepspeed_translation.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
 std::string DeepSpeedTranslation::value_of(const std::string& target) const {
-  const Node* const chosen = set(target) == nullptr ? find(tree, target) : set(target);
+  const config::Node* const chosen = set(target) == nullptr ? config::find(tree, target) : set(target);
   return chosen == nullptr ? "" : chosen->text;
 }
 
 void DeepSpeedTranslation::leave_out(const std::string& target, const std::string& reason) {
-  if (find(tree, target) == nullptr) return;
+  if (config::find(tree, target) == nullptr) return;
   std::string path = target;  // and then sections that it leaves empty
   for (std::size_t dot = path.rfind('.'); dot != std::string::npos; dot = path.rfind('.')) {
-    Node& section = const_cast<Node&>(*find(tree, path.substr(0, dot)));
+    config::Node& section = const_cast<config::Node&>(*config::find(tree, path.substr(0, dot)));
     section.remove(path.substr(dot + 1));
     if (!section.entries.empty()) break;
     path.erase(dot);
   }
   if (path.find('.') == std::string::npos) tree.remove(path);
-  for (DialectLine& line : report.lines)
+  for (resolve::DialectLine& line : report.lines)
     if (line.text.starts_with(target + " = ")) line.text = "nothing to do, as in DeepSpeed: " + reason;
 }
 
@@ -54,4 +54,4 @@ void DeepSpeedTranslation::leave_out_idle() {
   if (home == "cpu") leave_out("offload.update_elements", "state on the host is updated in place");
 }
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

@@ -5,7 +5,7 @@
 #include "tools/deepspeed/deepspeed_table.hpp"
 #include "tools/deepspeed/deepspeed_translation.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
 bool DeepSpeedTranslation::rule(const DeepSpeedKey& key, const std::string& name) {
   if (name == "batch") return true;  // all three at once: batch()
@@ -26,7 +26,7 @@ void DeepSpeedTranslation::csv_monitor(const DeepSpeedKey& key) {
   const auto text = [&](const std::string& path) {
     return file_.value<std::string>(path).value_or(text_at(*deepspeed_table("keys").get(path), "default"));
   };
-  if (!is_auto(*key.value)) typed(key);
+  if (!config::is_auto(*key.value)) typed(key);
   if (!file_.value<bool>("csv_monitor.enabled").value_or(false))
     return line(key, "csv_monitor is not enabled: nothing to do");
   if (key.path != "csv_monitor.enabled") return line(key, "part of metrics.csv");
@@ -50,7 +50,7 @@ void DeepSpeedTranslation::pipeline(const DeepSpeedKey& key) {
   if (key.path == "pipeline.enabled")
     return line(key, is_pipelined() ? "parallel.pipeline = " + std::to_string(stages()) : "no pipeline");
   if (!is_pipelined()) {
-    if (!is_auto(*key.value)) typed(key);
+    if (!config::is_auto(*key.value)) typed(key);
     return line(key, "the pipeline is not enabled: nothing to do");
   }
   if (key.path == "pipeline.stages") {
@@ -64,7 +64,7 @@ void DeepSpeedTranslation::pipeline(const DeepSpeedKey& key) {
   if (key.path == "pipeline.micro_batch_size")
     return line(key, samples ? "train.micro_batch = " + std::to_string(*samples) : "as train_micro_batch_size_per_gpu");
   const Count own = samples ? samples : count("train_micro_batch_size_per_gpu");
-  if (is_auto(*key.value) || (own && count(key.path) == own)) return line(key, "as micro_batch_size");
+  if (config::is_auto(*key.value) || (own && count(key.path) == own)) return line(key, "as micro_batch_size");
   refuse(key, text_at(*key.row, "refuse"));
 }
 
@@ -116,12 +116,12 @@ Count DeepSpeedTranslation::micro_batches(Count samples, Count micro, Count tota
 
 void DeepSpeedTranslation::hand_on(const std::string& path, const std::string& target, Count value,
                                    const std::string& automatic) {
-  const Node *node = file_.given(path), *chosen = set(target);
+  const config::Node *node = file_.given(path), *chosen = set(target);
   std::string text = chosen == nullptr ? target + " is derived" : target + " = " + spelled(*chosen) + ", as --set says";
   if (value) {
-    const bool elsewhere = node == nullptr || is_auto(*node);  // another key gave the value
+    const bool elsewhere = node == nullptr || config::is_auto(*node);  // another key gave the value
     const std::string source = !elsewhere ? path : !automatic.empty() ? automatic : "pipeline.micro_batch_size";
-    const Node& from = *file_.given(source);
+    const config::Node& from = *file_.given(source);
     text = put(target, scalar_node(std::to_string(*value)), from.place,
                from.origin + " " + (elsewhere && automatic.empty() ? path : source));
   }
@@ -137,4 +137,4 @@ void DeepSpeedTranslation::hand_on(const std::string& path, const std::string& t
   line({path, node->place, node, nullptr}, text, settled ? "" : target);
 }
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

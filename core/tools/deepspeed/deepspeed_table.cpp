@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-namespace strata::config {
+namespace strata::deepspeed {
 namespace {
 
 constexpr const char* embedded_keys =
@@ -19,21 +19,21 @@ std::vector<int> numbers(const std::string& version) {
 
 }  // namespace
 
-const Node& deepspeed_table(const std::string& part) {
-  static const Node table = read_text(embedded_keys, Format::Yaml, "keys.yaml");
+const config::Node& deepspeed_table(const std::string& part) {
+  static const config::Node table = config::read_text(embedded_keys, config::Format::Yaml, "keys.yaml");
   return *table.get(part);
 }
 
 std::vector<std::string> deepspeed_children(const std::string& path) {
   std::vector<std::string> names;
-  if (const Node* block = deepspeed_table("blocks").get(path)) {
-    if (const Node* keys = block->get("keys"))
-      for (const Node& key : keys->items) names.push_back(key.text);
+  if (const config::Node* block = deepspeed_table("blocks").get(path)) {
+    if (const config::Node* keys = block->get("keys"))
+      for (const config::Node& key : keys->items) names.push_back(key.text);
     return names;
   }
   const std::string before = path.empty() ? "" : path + ".";
   for (const char* part : {"keys", "blocks", "aliases"}) {
-    for (const Entry& entry : deepspeed_table(part).entries) {
+    for (const config::Entry& entry : deepspeed_table(part).entries) {
       if (entry.key.size() <= before.size() || !entry.key.starts_with(before)) continue;
       const std::string name = entry.key.substr(before.size(), entry.key.find('.', before.size()) - before.size());
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -42,8 +42,8 @@ std::vector<std::string> deepspeed_children(const std::string& path) {
   return names;
 }
 
-std::string text_at(const Node& map, const std::string& key) {
-  const Node* node = map.get(key);
+std::string text_at(const config::Node& map, const std::string& key) {
+  const config::Node* node = map.get(key);
   return node == nullptr ? "" : node->text;
 }
 
@@ -51,4 +51,4 @@ bool is_older(const std::string& version, const std::string& than) {
   return numbers(version) < numbers(than);
 }
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

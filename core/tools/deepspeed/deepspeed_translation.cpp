@@ -8,33 +8,33 @@
 #include "tools/deepspeed/deepspeed.hpp"
 #include "tools/deepspeed/deepspeed_table.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
 namespace {
 
-bool any_switch_on(const Node& node, const std::string& name) {
-  return std::any_of(node.entries.begin(), node.entries.end(), [&](const Entry& entry) {
-    const bool here = entry.key == name && entry.value.kind == NodeKind::Scalar && entry.value.text != "false";
+bool any_switch_on(const config::Node& node, const std::string& name) {
+  return std::any_of(node.entries.begin(), node.entries.end(), [&](const config::Entry& entry) {
+    const bool here = entry.key == name && entry.value.kind == config::NodeKind::Scalar && entry.value.text != "false";
     return here || any_switch_on(entry.value, name);
   });
 }
 
 // The device that the defaults and the settings choose: a ds_config says nothing of it.
-std::string chosen_device(const std::vector<Node>& trees, const PluginSource& plugins) {
-  std::vector<Node> others{trees.front()};
+std::string chosen_device(const std::vector<config::Node>& trees, const config::PluginSource& plugins) {
+  std::vector<config::Node> others{trees.front()};
   if (trees.size() > 2) others.push_back(trees[2]);
-  Node tree = combine(std::move(others), plugins);
+  config::Node tree = config::combine(std::move(others), plugins);
   tree.place = trees[1].place;
-  settle_automatic(tree, plugins, /*on_one_host=*/false);  // the device does not depend on it
-  const Node* device = find(tree, "device.plugin");
-  return device == nullptr ? "" : plugin_name(*plugin_slot("device"), device->text, plugins);
+  config::settle_automatic(tree, plugins, /*on_one_host=*/false);  // the device does not depend on it
+  const config::Node* device = config::find(tree, "device.plugin");
+  return device == nullptr ? "" : config::plugin_name(*config::plugin_slot("device"), device->text, plugins);
 }
 
 }  // namespace
 
-Node scalar_node(std::string text) {
-  Node node;
-  node.kind = NodeKind::Scalar;
+config::Node scalar_node(std::string text) {
+  config::Node node;
+  node.kind = config::NodeKind::Scalar;
   node.text = std::move(text);
   return node;
 }
@@ -43,48 +43,49 @@ std::string first_part(const std::string& path) {
   return path.substr(0, path.find('.'));
 }
 
-DeepSpeedTranslation::DeepSpeedTranslation(std::vector<Node>& trees, const PluginSource& plugins,
-                                           const DialectAnswers& answers)
+DeepSpeedTranslation::DeepSpeedTranslation(std::vector<config::Node>& trees, const config::PluginSource& plugins,
+                                           const resolve::DialectAnswers& answers)
     : device_(chosen_device(trees, plugins)),
       plugins_(plugins),
       answers_(answers),
       file_(trees[1], report.lines),
-      settings_(trees.size() > 2 ? trees[2] : Node{}) {
-  tree.kind = NodeKind::Map;
+      settings_(trees.size() > 2 ? trees[2] : config::Node{}) {
+  tree.kind = config::NodeKind::Map;
   tree.place = file_.root().place;
   tree.origin = file_.root().origin;
 }
 
-void DeepSpeedTranslation::read(const Node* compat, const Node* allowed) {
+void DeepSpeedTranslation::read(const config::Node* compat, const config::Node* allowed) {
   choose_version(compat);
-  if (allowed != nullptr && allowed->kind == NodeKind::Scalar) allowed_.push_back(allowed->text);
+  if (allowed != nullptr && allowed->kind == config::NodeKind::Scalar) allowed_.push_back(allowed->text);
   if (allowed != nullptr)
-    for (const Node& item : allowed->items) allowed_.push_back(item.text);
-  for (const Entry& type : deepspeed_table("types").entries) choose_type(type.key, type.value);
+    for (const config::Node& item : allowed->items) allowed_.push_back(item.text);
+  for (const config::Entry& type : deepspeed_table("types").entries) choose_type(type.key, type.value);
   keys_ = file_.keys(allowed_);
   choose_precision();
   choose_partitioner();
   for (const DeepSpeedKey& key : keys_) visit(key);
   batch();
-  for (const Entry& row : deepspeed_table("keys").entries)
+  for (const config::Entry& row : deepspeed_table("keys").entries)
     if (file_.given(row.key) == nullptr || dropped_.contains(row.key)) emit_default(row.key, row.value);
   fill();
   choose_momentum();
   leave_out_idle();
 }
 
-const Node* DeepSpeedTranslation::set(const std::string& path) const {
-  const Node* node = find(settings_, path);
-  return node == nullptr || node->kind == NodeKind::Null ? nullptr : node;
+const config::Node* DeepSpeedTranslation::set(const std::string& path) const {
+  const config::Node* node = config::find(settings_, path);
+  return node == nullptr || node->kind == config::NodeKind::Null ? nullptr : node;
 }
 
 bool DeepSpeedTranslation::exists(const std::string& target) const {
-  if (find_key(target) != nullptr) return true;
+  if (config::find_key(target) != nullptr) return true;
   const std::size_t last = target.rfind('.'), name = target.rfind('.', last - 1);  // SLOT.NAME.OPTION
   if (last == std::string::npos || name == std::string::npos) return false;
-  const PluginSlot* slot = plugin_slot(target.substr(0, name));
+  const config::PluginSlot* slot = config::plugin_slot(target.substr(0, name));
   if (slot == nullptr) return false;
-  const std::optional<PluginSchema> schema = plugins_.find(slot->kind, target.substr(name + 1, last - name - 1));
+  const std::optional<config::PluginSchema> schema =
+      plugins_.find(slot->kind, target.substr(name + 1, last - name - 1));
   return !schema || std::any_of(schema->options.begin(), schema->options.end(),
                                 [&](const OptionSpec& option) { return option.name == target.substr(last + 1); });
 }
@@ -97,32 +98,33 @@ std::string DeepSpeedTranslation::expand(std::string text) const {
 }
 
 std::string DeepSpeedTranslation::typed(const DeepSpeedKey& key) const {
-  return to_text(file_.typed(key.path, *key.value));
+  return config::to_text(file_.typed(key.path, *key.value));
 }
 
 Count DeepSpeedTranslation::count(const std::string& path) const {
   return file_.value<std::int64_t>(path, "1");
 }
 
-std::string DeepSpeedTranslation::put(const std::string& path, Node value, const Place& place,
+std::string DeepSpeedTranslation::put(const std::string& path, config::Node value, const Place& place,
                                       const std::string& origin) {
   const std::string text = path + " = " + spelled(value);
   value.origin = origin;
   value.place = place;
-  for (Node& item : value.items) item.place = place;
-  put_at(tree, path, std::move(value));
-  const Node* chosen = set(path);
+  for (config::Node& item : value.items) item.place = place;
+  config::put_at(tree, path, std::move(value));
+  const config::Node* chosen = set(path);
   return chosen == nullptr ? text : text + " (--set makes it " + spelled(*chosen) + ")";
 }
 
-std::string DeepSpeedTranslation::put_from(const DeepSpeedKey& key, const std::string& path, const Node& value) {
+std::string DeepSpeedTranslation::put_from(const DeepSpeedKey& key, const std::string& path,
+                                           const config::Node& value) {
   return put(path, value, key.value->place, key.value->origin + " " + key.path);
 }
 
 std::string DeepSpeedTranslation::also(const DeepSpeedKey& key) {
   std::string text;
-  if (const Node* more = key.row->get("also"))
-    for (const Entry& entry : more->entries) {
+  if (const config::Node* more = key.row->get("also"))
+    for (const config::Entry& entry : more->entries) {
       const std::string target = expand(entry.key);
       if (exists(target))
         text += ", " + put_from(key, target, entry.value.text == "{value}" ? *key.value : entry.value);
@@ -138,44 +140,44 @@ void DeepSpeedTranslation::refuse(const DeepSpeedKey& key, const std::string& re
   const bool optional = key.row->get("optional") != nullptr;
   if (optional && std::find(allowed_.begin(), allowed_.end(), key.path) != allowed_.end())
     return line(key, "left aside, as --allow says: " + reason);
-  throw UserError(key.place, "{}: {} is refused: {}{}", key.path, shown(spelled(*key.value)), reason,
+  throw UserError(key.place, "{}: {} is refused: {}{}", key.path, config::shown(spelled(*key.value)), reason,
                   optional ? ", or run without it by --allow " + key.path : "");
 }
 
 void DeepSpeedTranslation::visit(const DeepSpeedKey& key) {
   if (key.row == nullptr) return line(key, "ignored, as DeepSpeed ignores it: it has no such key");
   if (key.row->get("type") == nullptr) return block(key);
-  if (key.value->kind == NodeKind::Null) return line(key, "as if left out");
+  if (key.value->kind == config::NodeKind::Null) return line(key, "as if left out");
   if (key.row->get("slot") != nullptr) return say_chosen(key);
   if (first_part(key.path) == "pipeline" && !is_pipelined()) return pipeline(key);
   const std::string name = text_at(*key.row, "rule");
   if (!name.empty() && rule(key, name)) return;
-  if (is_auto(*key.value)) return automatic(key);
+  if (config::is_auto(*key.value)) return automatic(key);
   take(key, typed(key));
 }
 
 void DeepSpeedTranslation::block(const DeepSpeedKey& key) {
-  const Node &row = *key.row, &value = *key.value;
+  const config::Node &row = *key.row, &value = *key.value;
   const std::string name = row.get("switch") == nullptr ? "enabled" : text_at(row, "switch");
-  const bool on = (value.kind == NodeKind::Scalar && value.text != "false") || any_switch_on(value, name) ||
-                  (row.get("present") != nullptr && value.kind == NodeKind::Map && value.get(name) == nullptr);
+  const bool on = (value.kind == config::NodeKind::Scalar && value.text != "false") || any_switch_on(value, name) ||
+                  (row.get("present") != nullptr && value.kind == config::NodeKind::Map && value.get(name) == nullptr);
   if (!on) return line(key, "not enabled: nothing to do");
   if (row.get("on") != nullptr) return line(key, text_at(row, "on"));
   refuse(key, text_at(row, "refuse"));
 }
 
 void DeepSpeedTranslation::take(const DeepSpeedKey& key, const std::string& canonical) {
-  const Node& row = *key.row;
+  const config::Node& row = *key.row;
   const std::string target = expand(text_at(row, "to"));
   for (const std::string& notes : {std::string("notes"), "notes_on." + device_, std::string("elsewhere")}) {
-    const Node* by_value = find(row, notes);
+    const config::Node* by_value = config::find(row, notes);
     if (by_value == nullptr || by_value->get(canonical) == nullptr) continue;
     if (notes != "elsewhere" || !exists(target)) return line(key, text_at(*by_value, canonical));
   }
-  if (const Node* at = row.get("at_stage"); at != nullptr && at->text != stage_)
+  if (const config::Node* at = row.get("at_stage"); at != nullptr && at->text != stage_)
     return refuse(key, "of stage " + at->text + " only; leave it out");
-  const Node* values = row.get("values");
-  const Node* value = values == nullptr ? key.value : values->get(canonical);
+  const config::Node* values = row.get("values");
+  const config::Node* value = values == nullptr ? key.value : values->get(canonical);
   if (!target.empty() && value != nullptr) {
     if (!exists(target)) return without_target(key);
     const std::string text = put_from(key, target, *value);
@@ -183,7 +185,8 @@ void DeepSpeedTranslation::take(const DeepSpeedKey& key, const std::string& cano
   }
   if (row.get("refuse") != nullptr) return refuse(key, text_at(row, "refuse"));
   std::string text = expand(text_at(row, "note"));
-  if (const Node* unit = row.get("multiple_of"); unit != nullptr && std::stoll(canonical) % std::stoll(unit->text) != 0)
+  if (const config::Node* unit = row.get("multiple_of");
+      unit != nullptr && std::stoll(canonical) % std::stoll(unit->text) != 0)
     text += "; " + text_at(row, "warning");
   line(key, text);
 }
@@ -195,26 +198,28 @@ void DeepSpeedTranslation::without_target(const DeepSpeedKey& key) {
 }
 
 void DeepSpeedTranslation::automatic(const DeepSpeedKey& key) {
-  const Node* rule = key.row->get("auto");
+  const config::Node* rule = key.row->get("auto");
   if (rule == nullptr) {
-    const std::vector<Node>& drop = deepspeed_table("drop_auto").items;
-    if (std::none_of(drop.begin(), drop.end(), [&](const Node& name) { return name.text == first_part(key.path); }))
+    const std::vector<config::Node>& drop = deepspeed_table("drop_auto").items;
+    if (std::none_of(drop.begin(), drop.end(),
+                     [&](const config::Node& name) { return name.text == first_part(key.path); }))
       throw UserError(key.value->place, "{}: \"auto\" has no rule here; give the value, or leave it out", key.path);
     dropped_.insert(key.path);
     return line(key, "as if left out, as DeepSpeed reads it");
   }
   const std::string target = expand(text_at(*key.row, "to"));
   if (!exists(target)) return without_target(key);
-  if (const Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", as --set says");
-  if (rule->kind == NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
+  if (const config::Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", as --set says");
+  if (rule->kind == config::NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
   if (rule->text == "derive") {
-    const Key* ours = find_key(target);
+    const config::Key* ours = config::find_key(target);
     return line(key, target + " is derived" + (ours == nullptr ? ", as when it is left out" : ": " + ours->automatic));
   }
-  line(key, put_from(key, target, rule->text.starts_with("[") ? parse_value(rule->text, "") : *rule));
+  line(key, put_from(key, target, rule->text.starts_with("[") ? config::parse_value(rule->text, "") : *rule));
 }
 
-void DeepSpeedTranslation::hidden_size_rule(const DeepSpeedKey& key, const std::string& target, const Node& rule) {
+void DeepSpeedTranslation::hidden_size_rule(const DeepSpeedKey& key, const std::string& target,
+                                            const config::Node& rule) {
   const std::string factor = rule.items.at(0).text, power = rule.items.at(1).text;
   const std::string formula = factor + " x (hidden size" + (power == "1" ? ")" : ")^" + power);
   if (!answers_.hidden_size) {
@@ -226,20 +231,20 @@ void DeepSpeedTranslation::hidden_size_rule(const DeepSpeedKey& key, const std::
   line(key, text + also(key) + ", " + formula + " of " + std::to_string(*answers_.hidden_size));
 }
 
-Translation DeepSpeed::translate(std::vector<Node>& trees, const PluginSource& plugins,
-                                 const DialectAnswers& answers) const {
+resolve::Translation DeepSpeed::translate(std::vector<config::Node>& trees, const config::PluginSource& plugins,
+                                          const resolve::DialectAnswers& answers) const {
   strata_check(trees.size() > 1, "a ds_config lies over the defaults");
-  Node settings = trees.size() > 2 ? trees[2] : Node{};
+  config::Node settings = trees.size() > 2 ? trees[2] : config::Node{};
   if (trees.size() > 2)
     for (const char* key : {"deepspeed_compat", "deepspeed_allow"}) trees[2].remove(key);
   DeepSpeedTranslation translation(trees, plugins, answers);
   translation.read(settings.get("deepspeed_compat"), settings.get("deepspeed_allow"));
   trees[1] = std::move(translation.tree);
-  std::vector<DialectLine>& lines = translation.report.lines;
-  std::stable_sort(lines.begin(), lines.end(), [](const DialectLine& a, const DialectLine& b) {
+  std::vector<resolve::DialectLine>& lines = translation.report.lines;
+  std::stable_sort(lines.begin(), lines.end(), [](const resolve::DialectLine& a, const resolve::DialectLine& b) {
     return a.number != 0 && (b.number == 0 || a.number < b.number);
   });
   return std::move(translation.report);
 }
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

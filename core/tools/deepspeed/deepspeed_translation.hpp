@@ -10,26 +10,27 @@
 #include "resolve/dialect.hpp"
 #include "tools/deepspeed/deepspeed_file.hpp"
 
-namespace strata::config {
+namespace strata::deepspeed {
 
 using Count = std::optional<std::int64_t>;
 
-Node scalar_node(std::string text);
+config::Node scalar_node(std::string text);
 // The name before the first dot of a path.
 std::string first_part(const std::string& path);
 
 class DeepSpeedTranslation {
  public:
-  DeepSpeedTranslation(std::vector<Node>& trees, const PluginSource& plugins, const DialectAnswers& answers);
+  DeepSpeedTranslation(std::vector<config::Node>& trees, const config::PluginSource& plugins,
+                       const resolve::DialectAnswers& answers);
   // `compat` and `allowed` are the settings deepspeed_compat and deepspeed_allow.
-  void read(const Node* compat, const Node* allowed);
+  void read(const config::Node* compat, const config::Node* allowed);
 
-  Node tree;
-  Translation report;
+  config::Node tree;
+  resolve::Translation report;
 
  private:
   // What --set says.
-  const Node* set(const std::string& path) const;
+  const config::Node* set(const std::string& path) const;
   // Whether the engine, or the plugin that the target names, has such a key. An unknown plugin is for resolve to
   // refuse.
   bool exists(const std::string& target) const;
@@ -39,8 +40,8 @@ class DeepSpeedTranslation {
   std::string typed(const DeepSpeedKey& key) const;
   Count count(const std::string& path) const;
   // Puts a value of ours; what was put, for a line: "a.b = c", and that --set changes it.
-  std::string put(const std::string& path, Node value, const Place& place, const std::string& origin);
-  std::string put_from(const DeepSpeedKey& key, const std::string& path, const Node& value);
+  std::string put(const std::string& path, config::Node value, const Place& place, const std::string& origin);
+  std::string put_from(const DeepSpeedKey& key, const std::string& path, const config::Node& value);
   std::string also(const DeepSpeedKey& key);
   void line(const DeepSpeedKey& key, const std::string& text, const std::string& derived = "");
   // Returns when that is allowed.
@@ -51,10 +52,10 @@ class DeepSpeedTranslation {
   // What was chosen has no such option.
   void without_target(const DeepSpeedKey& key);
   void automatic(const DeepSpeedKey& key);
-  void hidden_size_rule(const DeepSpeedKey& key, const std::string& target, const Node& rule);
+  void hidden_size_rule(const DeepSpeedKey& key, const std::string& target, const config::Node& rule);
 
   // deepspeed_choices.cpp: the plugins.
-  void choose_version(const Node* compat);
+  void choose_version(const config::Node* compat);
   // The plugin of a section of ours; --set wins.
   void choose(const std::string& slot, const std::string& plugin, const Place& place, const std::string& origin);
   void say_chosen(const DeepSpeedKey& key);
@@ -62,7 +63,7 @@ class DeepSpeedTranslation {
   void choose_partitioner();
   // The plugin that a block names by its `type`; where there is no block, what --set says. Its parameters are looked at
   // later: a refused type may have some that no other has.
-  void choose_type(const std::string& block, const Node& types);
+  void choose_type(const std::string& block, const config::Node& types);
   // Where the schedule cycles the momentum, DeepSpeed sets both of Adam's betas, the second to 0.99, and leaves
   // optimizers without betas alone.
   void choose_momentum();
@@ -76,7 +77,7 @@ class DeepSpeedTranslation {
   // The default of a row with a `default_rule`; nothing where the row's own holds.
   std::optional<Default> default_by_rule(const std::string& rule) const;
   // DeepSpeed's default, where it is not ours.
-  void emit_default(const std::string& path, const Node& row);
+  void emit_default(const std::string& path, const config::Node& row);
   void fill();
 
   // deepspeed_idle.cpp: what does nothing beside other keys.
@@ -104,10 +105,10 @@ class DeepSpeedTranslation {
   void hand_on(const std::string& path, const std::string& target, Count value, const std::string& automatic);
 
   const std::string device_;  // that the run will have
-  const PluginSource& plugins_;
-  const DialectAnswers& answers_;
+  const config::PluginSource& plugins_;
+  const resolve::DialectAnswers& answers_;
   DeepSpeedFile file_;
-  const Node settings_;
+  const config::Node settings_;
   std::vector<std::string> allowed_;
   std::vector<DeepSpeedKey> keys_;
   std::set<std::string> dropped_;              // "auto" that DeepSpeed reads as left out
@@ -115,4 +116,4 @@ class DeepSpeedTranslation {
   std::string stage_;
 };
 
-}  // namespace strata::config
+}  // namespace strata::deepspeed

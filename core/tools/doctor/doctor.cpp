@@ -87,15 +87,15 @@ struct Report {
 };
 
 Lines machine() {
-  const launch::HostResources host = launch::host_resources();
-  const auto bytes = [](std::int64_t value) { return config::format_bytes(value); };
+  const ranks::HostResources host = ranks::host_resources();
+  const auto bytes = [](std::int64_t value) { return text::format_bytes(value); };
   const auto number = [](std::int64_t value) { return std::to_string(value); };
-  Lines lines{{"processor", launch::processor_model()},
+  Lines lines{{"processor", ranks::processor_model()},
               {"cores", std::to_string(host.cores) + ", vector units:" + vector_units()},
-              {"memory available", config::format_bytes(host.memory_available)}};
-  if (host.container_limit > 0) lines.emplace_back("container's memory", config::format_bytes(host.container_limit));
-  lines.insert(lines.end(), {{"disk free here", config::format_bytes(free_disk("."))},
-                             {"shared memory free", config::format_bytes(free_disk("/dev/shm"))},
+              {"memory available", text::format_bytes(host.memory_available)}};
+  if (host.container_limit > 0) lines.emplace_back("container's memory", text::format_bytes(host.container_limit));
+  lines.insert(lines.end(), {{"disk free here", text::format_bytes(free_disk("."))},
+                             {"shared memory free", text::format_bytes(free_disk("/dev/shm"))},
                              {"open files", limit(RLIMIT_NOFILE, number)},
                              {"processes", limit(RLIMIT_NPROC, number)},
                              {"locked memory", limit(RLIMIT_MEMLOCK, bytes)},
@@ -106,18 +106,18 @@ Lines machine() {
 }
 
 Report examine() {
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry("");
+  const std::shared_ptr<plugins::PluginRegistry> registry = plugins::open_registry("");
   Report report;
   report.sections.emplace_back("machine", machine());
   Lines& software = report.sections.emplace_back("software", Lines{}).second;
   software = {{"libtorch", TORCH_VERSION}, {"configs", config::configs_folder()}};
-  for (const plugin_host::SearchFolder& folder : registry->folders())
+  for (const plugins::SearchFolder& folder : registry->folders())
     software.emplace_back("plugins", folder.folder.string() + " (" + folder.origin + ")" +
                                          (std::filesystem::is_directory(folder.folder) ? "" : ": not there"));
   Lines unusable, usable;
-  const plugin_host::EnginePlugins plugins(registry);
-  for (const plugin_host::FoundPlugin* found : registry->list()) {
-    const std::string name = found->manifest.name.empty() ? found->file : plugin_host::full_name(found->manifest);
+  const plugins::EnginePlugins plugins(registry);
+  for (const plugins::FoundPlugin* found : registry->list()) {
+    const std::string name = found->manifest.name.empty() ? found->file : plugins::full_name(found->manifest);
     if (!found->problem.empty()) {
       unusable.emplace_back(name, "cannot be used: " + found->problem);
       continue;

@@ -21,45 +21,45 @@ namespace strata::cli {
 
 namespace {
 
-void print(const report::ValidationResult& result, report::TableFormat format, std::ostream& out) {
-  if (format == report::TableFormat::Json) {
+void print(const report::ValidationResult& result, text::TableFormat format, std::ostream& out) {
+  if (format == text::TableFormat::Json) {
     out << report::to_json(result).dump(2) << std::endl;
     return;
   }
-  report::print({{{"loss", true}, {"perplexity", true}, {"samples", true}, {"tokens", true}},
-                 {{report::formatted("%.6f", result.loss), report::formatted("%.4f", result.perplexity()),
-                   std::to_string(result.samples), std::to_string(result.valid_tokens)}}},
-                format, out);
+  text::print({{{"loss", true}, {"perplexity", true}, {"samples", true}, {"tokens", true}},
+               {{text::formatted("%.6f", result.loss), text::formatted("%.4f", result.perplexity()),
+                 std::to_string(result.samples), std::to_string(result.valid_tokens)}}},
+              format, out);
 }
 
-runtime::ResolvedRun read_evaluation(const RunArguments& arguments, const std::string& checkpoint,
+resolve::ResolvedRun read_evaluation(const RunArguments& arguments, const std::string& checkpoint,
                                      const config::World& world) {
-  runtime::ResolvedRun run = runtime::read_run(arguments.config, arguments.settings, world);
+  resolve::ResolvedRun run = resolve::read_run(arguments.config, arguments.settings, world);
   if (run.config.validation.data.path.empty())
     throw UserError("{}: no validation data; give --data FILE or set validation.path", arguments.config);
   if (run.config.model.init.empty() && checkpoint.empty())
     throw UserError("{}: no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init",
                     arguments.config);
-  if (!checkpoint.empty()) runtime::take_saved_model(run, checkpoint);
+  if (!checkpoint.empty()) run::take_saved_model(run, checkpoint);
   return run;
 }
 
-int evaluate(const RunArguments& arguments, const std::string& checkpoint, report::TableFormat format,
+int evaluate(const RunArguments& arguments, const std::string& checkpoint, text::TableFormat format,
              std::ostream& out) {
-  const launch::LaunchPlace place = launch::read_environment();
-  if (launch::starts_ranks(arguments.nproc, place)) {
-    const runtime::ResolvedRun run =
+  const group::LaunchPlace place = group::read_environment();
+  if (ranks::starts_ranks(arguments.nproc, place)) {
+    const resolve::ResolvedRun run =
         read_evaluation(arguments, checkpoint, config::World::started_here(arguments.nproc));
-    const runtime::SavedWeights weights(run.config.model.init, checkpoint);
-    runtime::check_evaluation(run.config, *run.registry, weights.model_config());  // report errors once
+    const checkpoint::SavedWeights weights(run.config.model.init, checkpoint);
+    plan::check_evaluation(run.config, *run.registry, weights.model_config());  // report errors once
     return start_ranks(arguments, run);
   }
-  const runtime::ResolvedRun resolved = read_evaluation(arguments, checkpoint, runtime::world_of(place));
-  runtime::RunFiles files = runtime::open_evaluation(resolved.config, checkpoint);
-  runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
-                   runtime::launch_groups(place, "evaluation;"));
+  const resolve::ResolvedRun resolved = read_evaluation(arguments, checkpoint, run::world_of(place));
+  run::RunFiles files = run::open_evaluation(resolved.config, checkpoint);
+  run::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
+               run::launch_groups(place, "evaluation;"));
   run.fill();
-  const bool terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::Launcher::OpenMpi;
+  const bool terminal = isatty(STDERR_FILENO) == 1 && place.launcher != group::Launcher::OpenMpi;
   report::Progress progress(&std::cerr, terminal, 0, 1);
   const report::ValidationResult result = run.validate([&](std::int64_t done, std::int64_t samples) {
                                                if (place.rank == 0 && arguments.report.progress)
@@ -71,7 +71,7 @@ int evaluate(const RunArguments& arguments, const std::string& checkpoint, repor
     throw UserError(
         "the loss of {} samples is {}: the weights are finite, and what the model computes with them is not; they are "
         "of a training that diverged, or too large for {}",
-        result.samples, report::formatted("%f", result.loss), resolved.config.precision.name);
+        result.samples, text::formatted("%f", result.loss), resolved.config.precision.name);
   if (place.rank == 0) print(result, format, out);
   return 0;
 }
@@ -96,7 +96,7 @@ void add_eval(CommandLine& line) {
       "Prints the mean loss per token, the perplexity, and the number of samples and tokens.\n"
       "  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2\n"
       "  strata eval run.yaml --init hf_folder --data val.bin --format json");
-  line.on(eval, [] { return evaluate(run, checkpoint, report::parse_table_format(format), std::cout); });
+  line.on(eval, [] { return evaluate(run, checkpoint, text::parse_table_format(format), std::cout); });
 }
 
 }  // namespace strata::cli

@@ -25,7 +25,7 @@ std::string path_of(const std::string& program) {
     throw UserError("launch: {}{}", program,
                     std::filesystem::exists(program) ? " is not an executable program" : " does not exist");
   }
-  std::istringstream folders(launch::process_environment("PATH").value_or(""));
+  std::istringstream folders(group::process_environment("PATH").value_or(""));
   for (std::string folder; std::getline(folders, folder, ':');)
     if (!folder.empty() && can_run(std::filesystem::path(folder) / program))
       return std::filesystem::path(folder) / program;
@@ -38,17 +38,17 @@ std::string path_of(const std::string& program) {
 int launch_program(int ranks, bool oversubscribe, const std::vector<std::string>& command) {
   if (command.empty())
     throw UserError("launch: no program given; use strata launch --nproc {} PROGRAM [ARGUMENT ...]", ranks);
-  const launch::LaunchPlace place = launch::read_environment();
-  if (place.launcher != launch::Launcher::None)
+  const group::LaunchPlace place = group::read_environment();
+  if (place.launcher != group::Launcher::None)
     throw UserError(
         "launch: this process is rank {} of a job that {} started; start the program directly, without `strata launch`",
-        place.rank, name_of(place.launcher));
-  launch::RankProgram program;
+        place.rank, group::name_of(place.launcher));
+  ranks::RankProgram program;
   program.ranks = ranks;
   program.oversubscribe = oversubscribe;
   program.program = path_of(command.front());
   program.arguments.assign(command.begin() + 1, command.end());
-  return launch::run_ranks(program);
+  return ranks::run_ranks(program);
 }
 
 }  // namespace

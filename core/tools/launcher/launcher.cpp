@@ -103,7 +103,7 @@ fs::path program_of(std::string_view word, const fs::path& folder) {
 
 // Returns only where the program of the command cannot take over.
 int start(int count, char** arguments) {
-  strata::cli::open_standard_streams();  // the program inherits them, before libraries open files
+  strata::text::open_standard_streams();  // the program inherits them, before libraries open files
   std::error_code error;
   if (const fs::path folder = fs::current_path(error); error)  // libtorch ends a program there before its main() begins
     return fail(environment_error,

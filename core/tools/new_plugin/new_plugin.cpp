@@ -34,7 +34,7 @@ struct ProjectFile {
 void check_kind(const std::string& kind) {
   if (plugin_kind_from_string(kind)) return;
   throw UserError("plugins new: '{}' is not a kind of plugin; {}", kind,
-                  config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
+                  text::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
 }
 
 // A guess at the intended name; may still be invalid.
@@ -49,11 +49,11 @@ std::string as_plugin_name(const std::string& text) {
 }
 
 void check_name(const std::string& name) {
-  if (plugin_host::is_plugin_name(name)) return;
+  if (plugins::is_plugin_name(name)) return;
   const std::string meant = as_plugin_name(name);
   throw UserError(
       "plugins new: '{}' is not a valid plugin name; use a-z, 0-9 and _, not _ first, at most 64 characters{}", name,
-      plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : "");
+      plugins::is_plugin_name(meant) ? "; did you mean " + meant + "?" : "");
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -131,7 +131,7 @@ void pack_files(const fs::path& folder, const std::vector<ProjectFile>& files, M
   std::vector<std::string> inputs;
   for (const ProjectFile& file : files) inputs.push_back((folder / file.name).string());
   const std::string output = (folder / token_file).string();
-  data::pack_text(inputs, output, {});
+  pack_text(inputs, output, {});
   made.add(output);
 }
 

@@ -4,7 +4,7 @@
 
 #include "plan/memory_budget.hpp"
 
-namespace strata::runtime {
+namespace strata::cli {
 
 namespace {
 
@@ -54,10 +54,10 @@ MicroBatchFit largest_micro_batch(const std::function<std::int64_t(std::int64_t)
   return {fits.samples, fits.bytes, more.bytes};
 }
 
-MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugins::PluginRegistry& registry,
                                   std::int64_t budget) {
   return largest_micro_batch(
-      [&](std::int64_t samples) { return bytes_needed(with_micro_batch(config, samples), registry); }, budget);
+      [&](std::int64_t samples) { return plan::bytes_needed(with_micro_batch(config, samples), registry); }, budget);
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

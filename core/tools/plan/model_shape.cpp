@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::cli {
 
 namespace {
 
@@ -68,4 +68,4 @@ ModelShape shape_model(std::int64_t parameters, const CountParameters& count) {
       parameters, head_size, described(nearest));
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

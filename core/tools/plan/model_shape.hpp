@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace strata::runtime {
+namespace strata::cli {
 
 // A transformer in numbers.
 struct ModelShape {
@@ -21,4 +21,4 @@ using CountParameters = std::function<std::int64_t(const ModelShape&)>;
 // Throws UserError naming the nearest where none comes within 1 %.
 ModelShape shape_model(std::int64_t parameters, const CountParameters& count);
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

@@ -23,14 +23,14 @@ namespace {
 struct PlanRow {
   int rank;
   std::int64_t stage;
-  runtime::DryRun run;
+  plan::DryRun run;
 };
 
 struct Budget {
   std::string text;  // "32GB"
   std::int64_t bytes = 0;
   std::int64_t needed = 0;  // by the rank that needs most
-  runtime::MicroBatchFit largest;
+  MicroBatchFit largest;
   bool fits() const { return needed <= bytes; }
 };
 
@@ -40,7 +40,7 @@ struct Plan {
   std::optional<Budget> budget;
 };
 
-std::int64_t peak(const runtime::DryRun& run, int category, int tier) {
+std::int64_t peak(const plan::DryRun& run, int category, int tier) {
   return run.ledger.peak[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
 }
 
@@ -59,7 +59,7 @@ nlohmann::json rank_json(const PlanRow& row) {
                                            {"bytes", row.run.traffic.bytes_of(collective)}};
   }
   if (row.run.averages.total_bytes() > 0) json["averages"]["bytes"] = row.run.averages.total_bytes();
-  for (const runtime::LayerGathers& layer : row.run.gathers)
+  for (const plan::LayerGathers& layer : row.run.gathers)
     json["gathers"].push_back({{"layer", layer.layer}, {"times", layer.gathers}});
   json["instructions"] = row.run.program.size();
   return json;
@@ -67,7 +67,7 @@ nlohmann::json rank_json(const PlanRow& row) {
 
 nlohmann::json plan_json(const Plan& plan) {
   const config::RunConfig& config = plan.config;
-  const runtime::DryRun& first = plan.rows.front().run;
+  const plan::DryRun& first = plan.rows.front().run;
   nlohmann::json json = {
       {"parameters", first.parameters}, {"world_size", config.world_size}, {"ranks", nlohmann::json::array()}};
   // Of a whole step. A backward counts as two forwards; recomputation is not counted.
@@ -87,18 +87,18 @@ nlohmann::json plan_json(const Plan& plan) {
 
 // Adds a column of bytes per rank, unless all are 0.
 template <typename BytesOf>
-void add_column(report::Table& table, const std::vector<PlanRow>& rows, bool plain, const std::string& name,
+void add_column(text::Table& table, const std::vector<PlanRow>& rows, bool plain, const std::string& name,
                 const BytesOf& bytes_of) {
   if (std::all_of(rows.begin(), rows.end(), [&](const PlanRow& row) { return bytes_of(row.run) == 0; })) return;
   table.columns.push_back({name, true});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int64_t bytes = bytes_of(rows[i].run);
-    table.rows[i].push_back(plain ? std::to_string(bytes) : config::format_bytes(bytes));
+    table.rows[i].push_back(plain ? std::to_string(bytes) : text::format_bytes(bytes));
   }
 }
 
-report::Table table_of_ranks(const Plan& plan) {
-  report::Table table{{{"rank", true}}, {}};
+text::Table table_of_ranks(const Plan& plan) {
+  text::Table table{{{"rank", true}}, {}};
   for (const PlanRow& row : plan.rows) table.rows.push_back({std::to_string(row.rank)});
   if (plan.config.parallel.size(Axis::Pipeline) > 1) {
     table.columns.push_back({"stage", true});
@@ -107,26 +107,26 @@ report::Table table_of_ranks(const Plan& plan) {
   return table;
 }
 
-void add_memory(report::Table& table, const std::vector<PlanRow>& rows, bool plain) {
+void add_memory(text::Table& table, const std::vector<PlanRow>& rows, bool plain) {
   for (int t = 0; t < tier_count; ++t)
     for (int c = 0; c < category_count; ++c)
       add_column(table, rows, plain, report::memory_name(static_cast<Category>(c), static_cast<Tier>(t)),
-                 [&](const runtime::DryRun& run) { return peak(run, c, t); });
-  add_column(table, rows, plain, "total", [](const runtime::DryRun& run) { return run.peak_total; });
+                 [&](const plan::DryRun& run) { return peak(run, c, t); });
+  add_column(table, rows, plain, "total", [](const plan::DryRun& run) { return run.peak_total; });
 }
 
-void add_traffic(report::Table& table, const Plan& plan, bool plain) {
+void add_traffic(text::Table& table, const Plan& plan, bool plain) {
   const std::vector<PlanRow>& rows = plan.rows;
   for (int c = 0; c < collective_count; ++c)
     add_column(table, rows, plain, to_string(static_cast<Collective>(c)),
-               [&](const runtime::DryRun& run) { return run.traffic.bytes_of(static_cast<Collective>(c)); });
-  add_column(table, rows, plain, "sent a step", [](const runtime::DryRun& run) { return run.traffic.total_bytes(); });
+               [&](const plan::DryRun& run) { return run.traffic.bytes_of(static_cast<Collective>(c)); });
+  add_column(table, rows, plain, "sent a step", [](const plan::DryRun& run) { return run.traffic.total_bytes(); });
   add_column(table, rows, plain, "averages, in " + std::to_string(plan.config.local.steps) + " steps",
-             [](const runtime::DryRun& run) { return run.averages.total_bytes(); });
+             [](const plan::DryRun& run) { return run.averages.total_bytes(); });
 }
 
 // Joins neighbouring layers with equal counts: "block 0 to block 5 2x".
-std::string gathers_text(const std::vector<runtime::LayerGathers>& layers) {
+std::string gathers_text(const std::vector<plan::LayerGathers>& layers) {
   std::string text;
   for (std::size_t begin = 0; begin < layers.size();) {
     std::size_t end = begin + 1;
@@ -142,16 +142,15 @@ std::string budget_text(const Plan& plan) {
   const Budget& budget = *plan.budget;
   const auto samples = [](std::int64_t count) { return std::to_string(count) + (count == 1 ? " sample" : " samples"); };
   const std::int64_t apart = budget.bytes - budget.needed;
-  const std::string into = budget.text + " (" + config::format_bytes(budget.bytes) + ")";
+  const std::string into = budget.text + " (" + text::format_bytes(budget.bytes) + ")";
   std::string text = "micro-batch of " + samples(plan.config.train.micro_batch) + ": a rank needs " +
-                     config::format_bytes(budget.needed) +
-                     (budget.fits() ? ", fits into " + into + " with " + config::format_bytes(apart) + " left"
-                                    : ", does not fit into " + into + ": " + config::format_bytes(-apart) + " missing");
+                     text::format_bytes(budget.needed) +
+                     (budget.fits() ? ", fits into " + into + " with " + text::format_bytes(apart) + " left"
+                                    : ", does not fit into " + into + ": " + text::format_bytes(-apart) + " missing");
   text += "\nlargest micro-batch that fits: ";
   if (budget.largest.samples == 0)
-    return text + "none; a rank needs " + config::format_bytes(budget.largest.bytes) +
-           " with a micro-batch of 1 sample";
-  text += samples(budget.largest.samples) + "; a rank needs " + config::format_bytes(budget.largest.bytes);
+    return text + "none; a rank needs " + text::format_bytes(budget.largest.bytes) + " with a micro-batch of 1 sample";
+  text += samples(budget.largest.samples) + "; a rank needs " + text::format_bytes(budget.largest.bytes);
   return text + (budget.largest.next_bytes == 0 ? "; larger ones were not tried" : "");
 }
 
@@ -170,12 +169,12 @@ std::string difference_text(const Plan& plan) {
   return format(
       "rank {}: at least {} of the total are in no category: activations that autograd keeps for one layer's backward, "
       "and temporaries of operators and of the loss; they grow with train.micro_batch x model.seq_len\n",
-      rank, config::format_bytes(most));
+      rank, text::format_bytes(most));
 }
 
-void print_text(const Plan& plan, report::TableFormat format, std::ostream& out) {
-  const runtime::DryRun& first = plan.rows.front().run;
-  const std::string paragraph = format == report::TableFormat::Markdown ? "\n\n" : "\n";
+void print_text(const Plan& plan, text::TableFormat format, std::ostream& out) {
+  const plan::DryRun& first = plan.rows.front().run;
+  const std::string paragraph = format == text::TableFormat::Markdown ? "\n\n" : "\n";
   out << "parameters: " << first.parameters
       << (first.trainable == first.parameters ? "" : ", of which " + std::to_string(first.trainable) + " are trained")
       << paragraph;
@@ -187,16 +186,16 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
   out << "peak memory in a step by category, from a dry run; total: all tensors on the device, with the operators' "
          "temporaries"
       << paragraph;
-  report::Table memory = table_of_ranks(plan);
+  text::Table memory = table_of_ranks(plan);
   add_memory(memory, plan.rows, false);
-  report::print(memory, format, out);
+  text::print(memory, format, out);
   out << difference_text(plan);
-  report::Table traffic = table_of_ranks(plan);
+  text::Table traffic = table_of_ranks(plan);
   const std::size_t columns = traffic.columns.size();
   add_traffic(traffic, plan, false);
   if (traffic.columns.size() > columns) {
     out << "\nbytes that a rank sends in a step, by collective" << paragraph;
-    report::print(traffic, format, out);
+    text::print(traffic, format, out);
   }
   out << "\nall-gathers of each layer's parameters in a step";
   std::int64_t stage = -1;
@@ -207,13 +206,13 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
     out << (plan.config.parallel.size(Axis::Pipeline) > 1 ? " " : ": ") << gathers_text(row.run.gathers);
   }
   out << "\n";
-  if (plan.budget) out << (format == report::TableFormat::Markdown ? "\n" : "") << budget_text(plan) << "\n";
+  if (plan.budget) out << (format == text::TableFormat::Markdown ? "\n" : "") << budget_text(plan) << "\n";
 }
 
 }  // namespace
 
 int plan_run(const PlanArguments& arguments, std::ostream& out) {
-  const report::TableFormat format = report::parse_table_format(arguments.format);
+  const text::TableFormat format = text::parse_table_format(arguments.format);
   if (!arguments.params.empty() || !arguments.partitioners.empty() || !arguments.bookkeeping.empty())
     throw UserError(
         "--params, --partitioners and --bookkeeping need --table; for the plan of one run use --set instead");
@@ -228,27 +227,26 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
   if (!arguments.models.empty()) settings = model_settings(arguments.models.front());
   settings.insert(settings.end(), arguments.settings.begin(), arguments.settings.end());
   if (memory > 0) settings.push_back(strata::format("memory_budget={}", memory));
-  runtime::ResolvedRun prepared =
-      runtime::read_run(arguments.config, settings,
+  resolve::ResolvedRun prepared =
+      resolve::read_run(arguments.config, settings,
                         {ranks_value(arguments.ranks.front()), "--ranks", std::nullopt, /*starts_ranks=*/true});
   log_deepspeed(prepared);
   Plan plan;
   plan.config = std::move(prepared.config);
   const std::int64_t ranks_of_stage = plan.config.world_size / plan.config.parallel.size(Axis::Pipeline);
-  for (const int rank : runtime::planned_ranks(plan.config))
-    plan.rows.push_back({rank, rank / ranks_of_stage, runtime::dry_run(plan.config, *prepared.registry, rank)});
+  for (const int rank : plan::planned_ranks(plan.config))
+    plan.rows.push_back({rank, rank / ranks_of_stage, plan::dry_run(plan.config, *prepared.registry, rank)});
   if (memory > 0) {
-    plan.budget =
-        Budget{arguments.memory, memory, 0, runtime::largest_micro_batch(plan.config, *prepared.registry, memory)};
+    plan.budget = Budget{arguments.memory, memory, 0, largest_micro_batch(plan.config, *prepared.registry, memory)};
     for (const PlanRow& row : plan.rows) plan.budget->needed = std::max(plan.budget->needed, row.run.needed);
   }
-  if (format == report::TableFormat::Json) {
+  if (format == text::TableFormat::Json) {
     out << plan_json(plan).dump(2) << "\n";
-  } else if (format == report::TableFormat::Csv) {
-    report::Table table = table_of_ranks(plan);
+  } else if (format == text::TableFormat::Csv) {
+    text::Table table = table_of_ranks(plan);
     add_memory(table, plan.rows, true);
     add_traffic(table, plan, true);
-    report::print(table, format, out);
+    text::print(table, format, out);
   } else {
     print_text(plan, format, out);
   }

@@ -32,7 +32,7 @@ struct ModelRow {
   std::int64_t asked = 0;      // parameter count; 0: the model decides
   std::vector<Node> settings;  // of the config
   std::string config_text;     // of a config.json, or empty
-  runtime::ModelShape shape;   // for --params
+  ModelShape shape;            // for --params
 };
 
 struct Cell {
@@ -40,7 +40,7 @@ struct Cell {
   std::int64_t ranks;
   std::string bookkeeping;
   std::string partitioner;
-  runtime::ModelState state;
+  plan::ModelState state;
 };
 
 Node setting(const std::string& key, const std::string& value, const std::string& origin) {
@@ -60,7 +60,7 @@ class Sweep {
         defaults_(config::read_defaults()),
         base_(arguments.config.empty() ? section("config") : config::read_file(arguments.config)),
         settings_(config::read_settings(arguments.settings)),
-        registry_(plugin_host::open_registry(config::plugin_path({defaults_, base_, settings_}))),
+        registry_(plugins::open_registry(config::plugin_path({defaults_, base_, settings_}))),
         plugins_(registry_) {}
 
   std::vector<std::string> bookkeeping() const {
@@ -79,16 +79,16 @@ class Sweep {
   }
 
   // The model state of the rank with the most: the first rank of one of the pipeline stages.
-  runtime::ModelState state(const ModelRow& model, std::int64_t ranks, const std::string& bookkeeping,
-                            const std::string& partitioner) {
+  plan::ModelState state(const ModelRow& model, std::int64_t ranks, const std::string& bookkeeping,
+                         const std::string& partitioner) {
     std::vector<Node> own = model.settings;
     if (!partitioner.empty()) own.push_back(setting("partitioner.plugin", partitioner, "--partitioners"));
     const config::RunConfig config = resolve(bookkeeping, model.asked > 0, own, ranks);
-    const std::string text = model.config_text.empty() ? runtime::model_config(config) : model.config_text;
-    runtime::ModelState most;
+    const std::string text = model.config_text.empty() ? plan::model_config(config) : model.config_text;
+    plan::ModelState most;
     for (std::int64_t stage = 0; stage < config.parallel.size(Axis::Pipeline); ++stage) {
       const auto rank = static_cast<int>(stage * (ranks / config.parallel.size(Axis::Pipeline)));
-      const runtime::ModelState state = runtime::model_state(config, *registry_, rank, text);
+      const plan::ModelState state = plan::model_state(config, *registry_, rank, text);
       if (state.total() > most.total()) most = state;
     }
     return most;
@@ -127,10 +127,10 @@ class Sweep {
     if (node != nullptr) return *node;
     std::vector<std::string> names;
     for (const config::Entry& entry : section("bookkeeping").entries) names.push_back(entry.key);
-    throw UserError("--bookkeeping {}: {}", name, config::suggestion(name, names));
+    throw UserError("--bookkeeping {}: {}", name, text::suggestion(name, names));
   }
 
-  static std::vector<Node> sizes(const runtime::ModelShape& shape) {
+  static std::vector<Node> sizes(const ModelShape& shape) {
     return {setting("model.hidden_size", shape.hidden_size, "--params"),
             setting("model.layers", shape.layers, "--params"), setting("model.heads", shape.heads, "--params")};
   }
@@ -140,16 +140,16 @@ class Sweep {
     prepare_shape();
     const std::vector<std::string> names = bookkeeping();
     const config::RunConfig config = resolve(names.empty() ? "" : names.front(), true, sizes({64, 1, 1, 0}), 1);
-    const plugin_host::FoundPlugin& plugin = registry_->find(PluginKind::Model, config.model.plugin.plugin);
+    const plugins::FoundPlugin& plugin = registry_->find(PluginKind::Model, config.model.plugin.plugin);
     OptionValues options = config.model.plugin.options;
-    const auto count = [&](const runtime::ModelShape& shape) {
+    const auto count = [&](const ModelShape& shape) {
       options.set("hidden_size", shape.hidden_size);
       options.set("layers", shape.layers);
       options.set("heads", shape.heads);
-      const std::unique_ptr<PluginContext> context = plugin_host::asking_context(plugin, options);
-      return runtime::parameters_of(*registry_->create<Model>(config.model.plugin.plugin, *context));
+      const std::unique_ptr<PluginContext> context = plugins::asking_context(plugin, options);
+      return plan::parameters_of(*registry_->create<Model>(config.model.plugin.plugin, *context));
     };
-    ModelRow row{text, parameters, {}, "", runtime::shape_model(parameters, count)};
+    ModelRow row{text, parameters, {}, "", shape_model(parameters, count)};
     row.settings = sizes(row.shape);
     return row;
   }
@@ -208,14 +208,14 @@ class Sweep {
   Node base_;
   Node settings_;
   Node shape_;  // its section, for the model's plugin
-  std::shared_ptr<plugin_host::PluginRegistry> registry_;
-  plugin_host::EnginePlugins plugins_;
+  std::shared_ptr<plugins::PluginRegistry> registry_;
+  plugins::EnginePlugins plugins_;
 };
 
 // Gigabytes of 10^9 bytes, as papers print them.
 std::string gigabytes(std::int64_t bytes) {
   const double value = static_cast<double>(bytes) / 1e9;
-  return report::formatted(value < 1000.0 ? "%.4g" : "%.0f", value);
+  return text::formatted(value < 1000.0 ? "%.4g" : "%.0f", value);
 }
 
 nlohmann::json cell_json(const Cell& cell) {
@@ -233,16 +233,16 @@ nlohmann::json cell_json(const Cell& cell) {
 }
 
 std::string shape_text(const ModelRow& model) {
-  const runtime::ModelShape& shape = model.shape;
+  const ModelShape& shape = model.shape;
   const double error = static_cast<double>(shape.parameters) / static_cast<double>(model.asked) - 1.0;
   return format("{} parameters: hidden_size {}, layers {}, heads {} have {}{}", model.name, shape.hidden_size,
-                shape.layers, shape.heads, shape.parameters, report::formatted(" (%+.3f %%)", 100.0 * error));
+                shape.layers, shape.heads, shape.parameters, text::formatted(" (%+.3f %%)", 100.0 * error));
 }
 
 void print_csv(const std::vector<Cell>& cells, std::ostream& out) {
   const std::vector<std::string> names{"model",       "params", "parameters",      "ranks",          "bookkeeping",
                                        "partitioner", "bytes",  "parameter_bytes", "gradient_bytes", "optimizer_bytes"};
-  report::Table table;
+  text::Table table;
   for (const std::string& name : names) table.columns.push_back({name, true});
   for (const Cell& cell : cells) {
     const nlohmann::json json = cell_json(cell);
@@ -250,20 +250,20 @@ void print_csv(const std::vector<Cell>& cells, std::ostream& out) {
     for (const std::string& name : names)
       row.push_back(json[name].is_string() ? json[name].get<std::string>() : json[name].dump());
   }
-  report::print(table, report::TableFormat::Csv, out);
+  text::print(table, text::TableFormat::Csv, out);
 }
 
 // A row for each model, number of ranks and bookkeeping; a column for each partitioner.
 void print_text(const std::vector<ModelRow>& models, const std::vector<Cell>& cells,
-                const std::vector<std::string>& partitioners, report::TableFormat format, std::ostream& out) {
-  const std::string paragraph = format == report::TableFormat::Markdown ? "\n\n" : "\n";
+                const std::vector<std::string>& partitioners, text::TableFormat format, std::ostream& out) {
+  const std::string paragraph = format == text::TableFormat::Markdown ? "\n\n" : "\n";
   for (const ModelRow& model : models)
     if (model.asked > 0) out << shape_text(model) << paragraph;
   out << "model state in GB (10^9 bytes) on the rank with the most: parameters, gradients and optimizer state as the "
          "partitioner allocates them"
       << paragraph;
   const bool bookkeeping = !cells.front().bookkeeping.empty();
-  report::Table table{{{"model", false}, {"ranks", true}}, {}};
+  text::Table table{{{"model", false}, {"ranks", true}}, {}};
   if (bookkeeping) table.columns.push_back({"bookkeeping", false});
   for (const std::string& name : partitioners) table.columns.push_back({name, true});
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -274,13 +274,13 @@ void print_text(const std::vector<ModelRow>& models, const std::vector<Cell>& ce
     }
     table.rows.back().push_back(gigabytes(cell.state.total()));
   }
-  report::print(table, format, out);
+  text::print(table, format, out);
 }
 
 }  // namespace
 
 int plan_table(const PlanArguments& arguments, std::ostream& out) {
-  const report::TableFormat format = report::parse_table_format(arguments.format);
+  const text::TableFormat format = text::parse_table_format(arguments.format);
   if (!arguments.memory.empty())
     throw UserError(
         "--memory is for the plan of one run; a table counts only model state: leave out --memory or --table");
@@ -300,7 +300,7 @@ int plan_table(const PlanArguments& arguments, std::ostream& out) {
         for (const std::string& partitioner : partitioners)
           cells.push_back({&model, ranks_value(ranks), books, partitioner,
                            sweep.state(model, ranks_value(ranks), books, partitioner)});
-  if (format == report::TableFormat::Json) {
+  if (format == text::TableFormat::Json) {
     nlohmann::json json = {{"rows", nlohmann::json::array()}, {"shapes", nlohmann::json::array()}};
     for (const Cell& cell : cells) json["rows"].push_back(cell_json(cell));
     for (const ModelRow& model : models)
@@ -311,7 +311,7 @@ int plan_table(const PlanArguments& arguments, std::ostream& out) {
                                   {"layers", model.shape.layers},
                                   {"heads", model.shape.heads}});
     out << json.dump(2) << "\n";
-  } else if (format == report::TableFormat::Csv) {
+  } else if (format == text::TableFormat::Csv) {
     print_csv(cells, out);
   } else {
     print_text(models, cells, partitioners, format, out);

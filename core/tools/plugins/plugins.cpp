@@ -17,18 +17,18 @@ namespace strata::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using plugin_host::FoundPlugin;
-using plugin_host::Manifest;
-using report::TableFormat;
+using plugins::FoundPlugin;
+using plugins::Manifest;
+using text::TableFormat;
 
 using Row = std::vector<std::string>;
 
 // The first row is the heading.
 void print_rows(const std::vector<Row>& rows, TableFormat format, std::ostream& out) {
-  report::Table table;
+  text::Table table;
   for (const std::string& name : rows.front()) table.columns.push_back({name});
   table.rows.assign(rows.begin() + 1, rows.end());
-  report::print(table, format, out);
+  text::print(table, format, out);
 }
 
 std::string note_of(const FoundPlugin& plugin) {
@@ -64,17 +64,17 @@ ordered_json to_json(const FoundPlugin& plugin) {
   for (const OptionSpec& option : manifest.options) options.push_back(to_json(option));
   ordered_json with = ordered_json::object();
   for (const auto& [option, value, equivalence] : manifest.equivalence_with)
-    with[option + "=" + value] = to_string(equivalence);
-  return {{"plugin", full_name(manifest)},
+    with[option + "=" + value] = plugins::to_string(equivalence);
+  return {{"plugin", plugins::full_name(manifest)},
           {"version", manifest.version},
           {"description", manifest.description},
           {"author", manifest.author},
           {"license", manifest.license},
           {"file", plugin.file},
           {"capabilities", names_of(manifest.capabilities)},
-          {"equivalence", to_string(manifest.equivalence)},
+          {"equivalence", plugins::to_string(manifest.equivalence)},
           {"equivalence_with", with},
-          {"abi", to_string(manifest.abi)},
+          {"abi", plugins::to_string(manifest.abi)},
           {"libtorch", manifest.fingerprint.libtorch},
           {"compiler", manifest.fingerprint.compiler},
           {"state_version", manifest.state_version},
@@ -98,7 +98,7 @@ std::vector<Row> option_rows(const std::vector<const FoundPlugin*>& plugins, boo
     for (const OptionSpec& option : plugin->manifest.options) {
       rows.push_back(
           {option.name, option.type, option.default_text, range_of(option), option.unit, option.documentation});
-      if (with_plugin) rows.back().insert(rows.back().begin(), full_name(plugin->manifest));
+      if (with_plugin) rows.back().insert(rows.back().begin(), plugins::full_name(plugin->manifest));
     }
   }
   return rows;
@@ -114,14 +114,14 @@ std::string code(const std::string& text) {
 
 void print_plugin(const FoundPlugin& plugin, TableFormat format, std::ostream& out) {
   const Manifest& manifest = plugin.manifest;
-  const std::vector<Row> facts{{full_name(manifest), manifest.version},
+  const std::vector<Row> facts{{plugins::full_name(manifest), manifest.version},
                                {"description", manifest.description},
                                {"author", manifest.author},
                                {"license", manifest.license},
                                {"file", file_of(plugin)},
                                {"capabilities", listed(manifest.capabilities)},
-                               {"equivalence", equivalences(manifest)},
-                               {"plugin ABI", to_string(manifest.abi)},
+                               {"equivalence", plugins::equivalences(manifest)},
+                               {"plugin ABI", plugins::to_string(manifest.abi)},
                                {"libtorch", manifest.fingerprint.libtorch},
                                {"compiler", manifest.fingerprint.compiler}};
   print_rows(facts, format, out);
@@ -133,7 +133,7 @@ void print_plugin(const FoundPlugin& plugin, TableFormat format, std::ostream& o
   }
 }
 
-const FoundPlugin& find(plugin_host::PluginRegistry& registry, const std::string& which) {
+const FoundPlugin& find(plugins::PluginRegistry& registry, const std::string& which) {
   const std::size_t slash = which.find('/');
   if (slash == 0) return registry.find_file(which);
   const std::string kind = which.substr(0, slash);
@@ -143,7 +143,7 @@ const FoundPlugin& find(plugin_host::PluginRegistry& registry, const std::string
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
   if (!known) {
     throw UserError("plugin '{}': '{}' is not a kind of plugin: {}", which, kind,
-                    config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
+                    text::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   }
   return registry.find(*known, which.substr(slash + 1));
 }
@@ -170,8 +170,8 @@ std::string cases_apart(std::string text, const OptionSpec& option) {
 void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
   for (const FoundPlugin* const plugin : plugins) {
     const Manifest& manifest = plugin->manifest;
-    out << "\n## " << full_name(manifest) << "\n\n"
-        << manifest.description << ". Equivalence: " << equivalences(manifest)
+    out << "\n## " << plugins::full_name(manifest) << "\n\n"
+        << manifest.description << ". Equivalence: " << plugins::equivalences(manifest)
         << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
     std::vector<Row> rows{{"option", "type", "default", "range", "description"}};
     for (const OptionSpec& option : manifest.options) {
@@ -185,20 +185,20 @@ void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream&
   }
 }
 
-std::vector<const FoundPlugin*> usable_plugins(plugin_host::PluginRegistry& registry) {
+std::vector<const FoundPlugin*> usable_plugins(plugins::PluginRegistry& registry) {
   std::vector<const FoundPlugin*> plugins;
   for (const FoundPlugin* const plugin : registry.list())
     if (plugin->problem.empty() && plugin->shadowed_by.empty()) plugins.push_back(plugin);
   return plugins;
 }
 
-int plugins_list(plugin_host::PluginRegistry& registry, const std::string& format, std::ostream& out) {
-  const TableFormat chosen = report::parse_table_format(format);
+int plugins_list(plugins::PluginRegistry& registry, const std::string& format, std::ostream& out) {
+  const TableFormat chosen = text::parse_table_format(format);
   std::vector<Row> rows{{"plugin", "version", "description", "file", "note"}};
   ordered_json entries = ordered_json::array();
   for (const FoundPlugin* const plugin : registry.list()) {
     const Manifest& manifest = plugin->manifest;
-    const std::string name = full_name(manifest);
+    const std::string name = plugins::full_name(manifest);
     rows.push_back(
         {name.empty() ? "?" : name, manifest.version, manifest.description, file_of(*plugin), note_of(*plugin)});
     entries.push_back({{"plugin", name},
@@ -216,9 +216,9 @@ int plugins_list(plugin_host::PluginRegistry& registry, const std::string& forma
   return 0;
 }
 
-int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
+int plugins_show(plugins::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
                  std::ostream& out) {
-  const TableFormat chosen = report::parse_table_format(format);
+  const TableFormat chosen = text::parse_table_format(format);
   if (all != which.empty())
     throw UserError("plugins show: give either one plugin (KIND/NAME or an absolute path) or --all");
   std::vector<const FoundPlugin*> plugins;
@@ -243,7 +243,7 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
 }
 
 void add_plugins(CommandLine& line) {
-  using plugin_host::open_registry;
+  using plugins::open_registry;
   CLI::App& plugins = *line.app.add_subcommand("plugins", "List, describe, check and create plugins");
   static std::string plugin_path, format = "table", plugin;
   static bool all = false;
@@ -251,7 +251,7 @@ void add_plugins(CommandLine& line) {
   add_plugin_path(plugins, plugin_path);
   CLI::App& list = *plugins.add_subcommand("list", "List every plugin on the search path, without loading any");
   add_format(list, format);
-  line.on(list, [] { return plugins_list(*open_registry(plugin_path), format, std::cout); });
+  line.on(list, [] { return plugins_list(*plugins::open_registry(plugin_path), format, std::cout); });
   CLI::App& show = *plugins.add_subcommand("show", "Describe a plugin and its options");
   show.add_option("plugin", plugin, "KIND/NAME, or the absolute path of a plugin library");
   show.add_flag("--all", all, "Describe every plugin: the option reference");
@@ -259,7 +259,7 @@ void add_plugins(CommandLine& line) {
   show.footer(
       "  strata plugins show partitioner/zero3\n"
       "  strata plugins show --all --format markdown");
-  line.on(show, [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); });
+  line.on(show, [] { return plugins_show(*plugins::open_registry(plugin_path), plugin, all, format, std::cout); });
   add_program(line, plugins, "check", "Run the conformance kit on plugins",
               {"strata_conformance", "strata-sdk", "--plugin-path"});
   add_program(line, plugins, "new", "Create a plugin project that builds and passes the conformance kit",

@@ -15,21 +15,21 @@ std::string range_with_unit(const OptionSpec& option);
 std::string cases_apart(std::string text, const OptionSpec& option);
 
 // All that can be used, and are not shadowed by another of their name.
-std::vector<const plugin_host::FoundPlugin*> usable_plugins(plugin_host::PluginRegistry& registry);
+std::vector<const plugins::FoundPlugin*> usable_plugins(plugins::PluginRegistry& registry);
 
 // A Markdown section a plugin: what it is, and a table of its options.
-void print_options(const std::vector<const plugin_host::FoundPlugin*>& plugins, std::ostream& out);
+void print_options(const std::vector<const plugins::FoundPlugin*>& plugins, std::ostream& out);
 
 // One line per file or registered plugin: kind/name, version, description, file, and why it cannot be used or what
 // shadows it. An unusable file does not fail the command. `format` is table, markdown, csv or json; others throw
 // UserError. Returns the exit status.
-int plugins_list(plugin_host::PluginRegistry& registry, const std::string& format, std::ostream& out);
+int plugins_list(plugins::PluginRegistry& registry, const std::string& format, std::ostream& out);
 
 // Describes a plugin and its options: type, default, range, unit, documentation. `which` is KIND/NAME or an absolute
 // path. With `all`, `which` is empty and every usable plugin is shown; in Markdown this is the option reference with
 // one section per plugin. Throws UserError or EnvironmentError if the plugin cannot be found or used. Returns the exit
 // status.
-int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
+int plugins_show(plugins::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
                  std::ostream& out);
 
 }  // namespace strata::cli

@@ -13,7 +13,7 @@
 
 #include "text/size.hpp"
 
-namespace strata::launch {
+namespace strata::ranks {
 
 namespace {
 
@@ -115,9 +115,9 @@ void check_ranks(int ranks, bool oversubscribe, const HostResources& host) {
                     advice);
   if (host.memory_available > 0 && host.memory_available / ranks < least_rank_bytes)
     throw UserError("--nproc is {}, and {} of memory are free{}; a rank needs {} without any part of a model{}", ranks,
-                    config::format_bytes(host.memory_available),
+                    text::format_bytes(host.memory_available),
                     host.container_limit > 0 ? " in this container" : " on this host",
-                    config::format_bytes(least_rank_bytes), advice);
+                    text::format_bytes(least_rank_bytes), advice);
 }
 
 void allow_open_files(int ranks) {
@@ -133,4 +133,4 @@ void allow_open_files(int ranks) {
                          ranks == 1 ? " rank needs" : " ranks need", needed, allowed);
 }
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace strata::launch {
+namespace strata::ranks {
 
 struct HostResources {
   int cores = 1;                      // cores that this process may use
@@ -27,4 +27,4 @@ void check_ranks(int ranks, bool oversubscribe, const HostResources& host);
 // is too low.
 void allow_open_files(int ranks);
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

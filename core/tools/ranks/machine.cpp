@@ -10,7 +10,7 @@
 #include "text/size.hpp"
 #include "tools/ranks/host_resources.hpp"
 
-namespace strata::launch {
+namespace strata::ranks {
 
 std::string processor_model(const std::filesystem::path& root) {
   std::ifstream file(root / "proc/cpuinfo");
@@ -28,8 +28,8 @@ std::string machine() {
   sysinfo(&memory);
   uname(&kernel);
   return format("{}{} cores, {}, {} {} {}", model.empty() ? "" : model + ", ", host_resources().cores,
-                config::format_bytes(static_cast<std::int64_t>(memory.totalram) * memory.mem_unit), kernel.sysname,
+                text::format_bytes(static_cast<std::int64_t>(memory.totalram) * memory.mem_unit), kernel.sysname,
                 kernel.release, kernel.machine);
 }
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

@@ -4,14 +4,14 @@
 
 #include "group/launch_place.hpp"
 
-namespace strata::launch {
+namespace strata::ranks {
 
 // True if this process starts the `ranks` ranks of its --nproc; false without one, 0, and in the ranks themselves,
 // which have the same command line. Throws UserError in a rank of another launcher, where --nproc contradicts it.
-bool starts_ranks(int ranks, const LaunchPlace& place);
+bool starts_ranks(int ranks, const group::LaunchPlace& place);
 
 // True in a rank that run_ranks() started.
-bool is_rank_of_nproc(const LaunchPlace& place);
+bool is_rank_of_nproc(const group::LaunchPlace& place);
 
 // Throws UserError in a rank of a launcher. `command` starts runs of its own, which would take themselves for that
 // rank.
@@ -19,6 +19,7 @@ void check_alone(const std::string& command);
 
 // What a job of Slurm that was given several tasks and runs outside of srun should be told; empty elsewhere. Such a
 // process is the only rank of its run.
-std::string forgotten_srun(const LaunchPlace& place, const Environment& environment = process_environment);
+std::string forgotten_srun(const group::LaunchPlace& place,
+                           const group::Environment& environment = group::process_environment);
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

@@ -19,7 +19,7 @@
 
 extern char** environ;
 
-namespace strata::launch {
+namespace strata::ranks {
 
 namespace {
 
@@ -259,4 +259,4 @@ std::vector<LineReader*> RankProcess::outputs() {
   return open;
 }
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace strata::launch {
+namespace strata::ranks {
 
 // Reads a pipe line by line. An incomplete line is passed on when it gets too long or the pipe closes.
 class LineReader {
@@ -113,4 +113,4 @@ class RankProcess {
   std::deque<LineReader> readers_;
 };
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

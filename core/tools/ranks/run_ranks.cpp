@@ -25,7 +25,7 @@
 #include "tools/ranks/rank_process.hpp"
 #include "tools/ranks/signal_reader.hpp"
 
-namespace strata::launch {
+namespace strata::ranks {
 
 namespace {
 
@@ -234,14 +234,14 @@ class Ranks {
   // Signal 9 comes from a person, or from the kernel when memory runs out.
   std::string about_memory() const {
     const HostResources now = host_resources();
-    const std::string limit = config::format_bytes(now.container_limit);
+    const std::string limit = text::format_bytes(now.container_limit);
     const std::string advice =
         "; use fewer ranks or a smaller train.micro_batch (`strata plan` shows what a step needs).";
     if (now.killed > host_.killed && now.container_limit > 0)
       return "The kernel killed it because the container reached its memory limit of " + limit + advice;
     return "The kernel does this when memory runs out; " +
            (now.container_limit > 0 ? "this container's memory limit is " + limit
-                                    : config::format_bytes(now.memory_available) + " are free on this host now") +
+                                    : text::format_bytes(now.memory_available) + " are free on this host now") +
            advice;
   }
 
@@ -273,10 +273,9 @@ class Ranks {
   SignalReader signals_;
   const HostResources host_ = host_resources();  // at the start of the run
   ErrorLines errors_;
-  const std::string run_ =
-      nproc_run + runtime::random_name();  // who does not have it from us cannot read or end the run
-  ListeningSocket socket_{"127.0.0.1", 0};
-  runtime::StoreServer server_;
+  const std::string run_ = nproc_run + group::random_name();  // who does not have it from us cannot read or end the run
+  group::ListeningSocket socket_{"127.0.0.1", 0};
+  group::StoreServer server_;
   milliseconds patience_, longest_stop_;
   std::string answer_;
   std::deque<RankProcess> processes_;
@@ -307,4 +306,4 @@ int run_ranks(const RankProgram& program) {
   return Ranks(program).run();
 }
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

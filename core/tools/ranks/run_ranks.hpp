@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::launch {
+namespace strata::ranks {
 
 // Begins the name of a run whose ranks run_ranks() started.
 inline constexpr const char* nproc_run = "nproc-";
@@ -40,4 +40,4 @@ struct RankProgram {
 // allows, EnvironmentError if a rank cannot be started.
 int run_ranks(const RankProgram& program);
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

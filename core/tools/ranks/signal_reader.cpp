@@ -10,7 +10,7 @@
 
 #include "interface/src/system_error.hpp"
 
-namespace strata::launch {
+namespace strata::ranks {
 
 namespace {
 
@@ -67,4 +67,4 @@ void SignalReader::give_up_in_child() {
   }
 }
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-namespace strata::launch {
+namespace strata::ranks {
 
 // During its lifetime, SIGINT, SIGTERM, SIGHUP (unless ignored before, as under nohup) and SIGCHLD only make a
 // descriptor readable, whichever thread of the process receives them. At most one instance per process.
@@ -27,4 +27,4 @@ class SignalReader {
   std::array<struct sigaction, watched.size()> former_{};
 };
 
-}  // namespace strata::launch
+}  // namespace strata::ranks

@@ -13,6 +13,7 @@ namespace {
 
 using namespace strata;
 using namespace strata::cli;
+using namespace strata::sample;
 
 void describe(CommandLine& line, SampleArguments& arguments) {
   CLI::App& command = line.app;

@@ -17,7 +17,7 @@
 #include "tools/sample/continuation.hpp"
 #include "tools/sample/written_tokens.hpp"
 
-namespace strata::cli {
+namespace strata::sample {
 
 namespace {
 
@@ -27,7 +27,7 @@ using namespace strata::sample;
 struct Prepared {
   WrittenTokens written;
   std::vector<std::int64_t> prompt;
-  runtime::ResolvedRun run;
+  resolve::ResolvedRun run;
 };
 
 WrittenTokens written_by(const SampleArguments& arguments) {
@@ -48,13 +48,13 @@ std::vector<std::int64_t> read_prompt(const SampleArguments& arguments, const Wr
 Prepared prepare(const SampleArguments& arguments, const config::World& world) {
   WrittenTokens written = written_by(arguments);
   std::vector<std::int64_t> prompt = read_prompt(arguments, written);
-  runtime::ResolvedRun run =
-      runtime::read_run(arguments.run.config, arguments.run.settings, world, config::DataSection::Optional);
+  resolve::ResolvedRun run =
+      resolve::read_run(arguments.run.config, arguments.run.settings, world, config::DataSection::Optional);
   config::RunConfig& config = run.config;
   if (config.model.init.empty() && arguments.checkpoint.empty())
     throw UserError("{}: no weights to sample from; give --checkpoint PATH or --init FOLDER, or set model.init",
                     arguments.run.config);
-  if (!arguments.checkpoint.empty()) runtime::take_saved_model(run, arguments.checkpoint);
+  if (!arguments.checkpoint.empty()) run::take_saved_model(run, arguments.checkpoint);
   const std::int64_t given = std::ssize(prompt);
   if (given > config.model.seq_len)
     throw UserError(
@@ -144,16 +144,15 @@ std::string asked(const SampleArguments& arguments, const Prepared& prepared) {
   return "sampling " + all.dump() + ";";
 }
 
-int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
-  const Prepared prepared = prepare(arguments, runtime::world_of(place));
+int sample_on_rank(const SampleArguments& arguments, const group::LaunchPlace& place, std::ostream& out) {
+  const Prepared prepared = prepare(arguments, run::world_of(place));
   if (place.rank == 0)
     for (const std::string& note : prepared.written.notes()) spdlog::warn("{}: {}", prepared.written.name(), note);
   const config::RunConfig& config = prepared.run.config;
   const ContinuationSettings settings{arguments.choice, arguments.tokens, config.model.seq_len,
                                       document_end_of(arguments, prepared)};
-  runtime::Run run(prepared.run, runtime::open_evaluation(config, arguments.checkpoint),
-                   {place.rank, place.size, place.local_rank},
-                   runtime::launch_groups(place, asked(arguments, prepared)));
+  run::Run run(prepared.run, run::open_evaluation(config, arguments.checkpoint),
+               {place.rank, place.size, place.local_rank}, run::launch_groups(place, asked(arguments, prepared)));
   check_prompt(prepared, run.model().vocabulary());
   run.fill();
   std::optional<Output> output;
@@ -171,16 +170,16 @@ int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& 
 }  // namespace
 
 int sample_command(const SampleArguments& arguments, std::ostream& out) {
-  const launch::LaunchPlace place = launch::read_environment();
-  if (!launch::starts_ranks(arguments.run.nproc, place)) return sample_on_rank(arguments, place, out);
+  const group::LaunchPlace place = group::read_environment();
+  if (!ranks::starts_ranks(arguments.run.nproc, place)) return sample_on_rank(arguments, place, out);
   const Prepared prepared = prepare(arguments, config::World::started_here(arguments.run.nproc));
   (void)document_end_of(arguments, prepared);
   const config::RunConfig& config = prepared.run.config;
-  const runtime::SavedWeights weights(config.model.init, arguments.checkpoint);
-  plugin_host::PluginRegistry& registry = *prepared.run.registry;
-  runtime::check_evaluation(config, registry, weights.model_config());  // report errors once
-  check_prompt(prepared, runtime::vocabulary_of(config, registry, weights.model_config()));
-  return start_ranks(arguments.run, prepared.run);
+  const checkpoint::SavedWeights weights(config.model.init, arguments.checkpoint);
+  plugins::PluginRegistry& registry = *prepared.run.registry;
+  plan::check_evaluation(config, registry, weights.model_config());  // report errors once
+  check_prompt(prepared, plan::vocabulary_of(config, registry, weights.model_config()));
+  return cli::start_ranks(arguments.run, prepared.run);
 }
 
-}  // namespace strata::cli
+}  // namespace strata::sample

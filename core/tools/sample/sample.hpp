@@ -8,16 +8,16 @@
 #include "tools/sample/next_token.hpp"
 #include "tools/train/train.hpp"
 
-namespace strata::cli {
+namespace strata::sample {
 
 struct SampleArguments {
-  RunArguments run;
+  cli::RunArguments run;
   std::string checkpoint;                    // a checkpoint, or the folder of several; empty: model.init
   std::optional<std::string> prompt;         // one of the two
   std::optional<std::string> prompt_tokens;  // their numbers
   std::string tokenizer;                     // a tokenizer.json; empty: tokens are bytes
   std::int64_t tokens = 100;                 // to make at most
-  sample::Choice choice;
+  Choice choice;
   std::string document_end = "auto";  // a token's number, none, or auto
   std::string format = "text";        // or json
 };
@@ -26,4 +26,4 @@ struct SampleArguments {
 // samples as one rank. Rank 0 writes. Returns the exit status. Throws UserError.
 int sample_command(const SampleArguments& arguments, std::ostream& out);
 
-}  // namespace strata::cli
+}  // namespace strata::sample

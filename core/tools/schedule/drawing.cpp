@@ -10,11 +10,11 @@
 #include <numeric>
 #include <ostream>
 
-namespace strata::runtime {
+namespace strata::schedule {
 namespace {
 
 std::string percent(double part) {
-  return report::formatted("%.1f %%", 100.0 * part);
+  return text::formatted("%.1f %%", 100.0 * part);
 }
 
 std::string title(const ScheduleDrawing& drawing) {
@@ -55,8 +55,8 @@ double ScheduleDrawing::speculative_bubble() const {
 }
 
 void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
-  const Timeline& timeline = drawing.timeline;
-  const std::string grid = draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
+  const program::Timeline& timeline = drawing.timeline;
+  const std::string grid = program::draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
   out << title(drawing) << "\n\n"
       << (grid.empty() ? "(too many columns for a terminal: ask for svg or json)\n" : grid) << "\n";
   out << "  stage      busy      idle     inner  peak live\n";
@@ -83,7 +83,7 @@ std::int64_t svg_height(const ScheduleDrawing& drawing) {
 
 // `span`: the time that the picture is wide; `y`: where it begins.
 void write_svg(const ScheduleDrawing& drawing, std::int64_t span, std::int64_t top, std::ostream& out) {
-  const Timeline& timeline = drawing.timeline;
+  const program::Timeline& timeline = drawing.timeline;
   const double unit = std::clamp(static_cast<double>(widest_drawing) / static_cast<double>(span), 1e-9, 30.0);
   const auto at = [&](std::int64_t time) {
     return static_cast<double>(left_margin) + unit * static_cast<double>(time);
@@ -99,7 +99,7 @@ void write_svg(const ScheduleDrawing& drawing, std::int64_t span, std::int64_t t
     out << "<text x=\"8\" y=\"" << y + 17 << "\">stage " << stage << "</text>\n<rect x=\"" << left_margin << "\" y=\""
         << y << "\" width=\"" << at(span) - static_cast<double>(left_margin) << "\" height=\"" << row_height - 4
         << "\" fill=\"#eeeeee\"/>\n";
-    for (const TimedAction& timed : timeline.stages[stage]) {
+    for (const program::TimedAction& timed : timeline.stages[stage]) {
       const bool is_update = timed.action.kind == ComputeKind::Update;
       const double width = is_update ? 2.0 : at(timed.end) - at(timed.start);
       std::string label = to_string(timed.action);
@@ -146,11 +146,11 @@ void write_schedules_svg(const std::vector<ScheduleDrawing>& drawings, std::ostr
 }
 
 nlohmann::ordered_json schedule_json(const ScheduleDrawing& drawing) {
-  const Timeline& timeline = drawing.timeline;
+  const program::Timeline& timeline = drawing.timeline;
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     nlohmann::ordered_json actions = nlohmann::ordered_json::array();
-    for (const TimedAction& timed : timeline.stages[stage]) {
+    for (const program::TimedAction& timed : timeline.stages[stage]) {
       actions.push_back({{"action", to_string(timed.action)}, {"start", timed.start}, {"end", timed.end}});
     }
     stages.push_back({{"busy", timeline.busy[stage]},
@@ -174,11 +174,11 @@ void write_schedules_trace(const std::vector<ScheduleDrawing>& drawings, std::os
     events.push_back({{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", track}, {"args", {{"name", text}}}});
   };
   for (std::size_t process = 0; process < drawings.size(); ++process) {
-    const std::vector<std::vector<TimedAction>>& stages = drawings[process].timeline.stages;
+    const std::vector<std::vector<program::TimedAction>>& stages = drawings[process].timeline.stages;
     name("process_name", process, 0, title(drawings[process]));
     for (std::size_t stage = 0; stage < stages.size(); ++stage) {
       name("thread_name", process, stage, "stage " + std::to_string(stage));
-      for (const TimedAction& timed : stages[stage])
+      for (const program::TimedAction& timed : stages[stage])
         events.push_back({{"name", to_string(timed.action)},
                           {"cat", timed.action.kind == ComputeKind::Forward ? "forward" : "backward"},
                           {"ph", "X"},
@@ -191,4 +191,4 @@ void write_schedules_trace(const std::vector<ScheduleDrawing>& drawings, std::os
   out << nlohmann::ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump() << "\n";
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::schedule

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+namespace strata::schedule {
 
 struct ScheduleDrawing {
   std::string scheduler;
   PipelineShape shape;
-  std::optional<ChunkCost> cost;  // of every chunk, where it is the same
-  Timeline timeline;
+  std::optional<program::ChunkCost> cost;  // of every chunk, where it is the same
+  program::Timeline timeline;
   std::int64_t speculative = 0;  // the time of a step that follows another with `step_policy: speculative`
 
   // The idle share of all stages' time then, 0 to 1.
@@ -33,4 +33,4 @@ nlohmann::ordered_json schedule_json(const ScheduleDrawing& drawing);
 // each stage. A unit of time is shown as a microsecond.
 void write_schedules_trace(const std::vector<ScheduleDrawing>& drawings, std::ostream& out);
 
-}  // namespace strata::runtime
+}  // namespace strata::schedule

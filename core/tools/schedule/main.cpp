@@ -23,6 +23,7 @@ namespace {
 
 using namespace strata;
 using namespace strata::cli;
+using namespace strata::schedule;
 
 struct ShowArguments {
   std::vector<std::string> schedulers;
@@ -35,23 +36,23 @@ struct ShowArguments {
   // Without one.
   PipelineShape shape;
   std::optional<int> chunks;
-  runtime::ChunkCost cost;
+  program::ChunkCost cost;
   std::string plugin_path;
 };
 
 // Of the config's model: by each scheduler, or by the config's own.
 int show_run(const ShowArguments& arguments) {
   std::vector<RunSchedule> schedules;
-  std::vector<runtime::LayerTime> times;
+  std::vector<stage::LayerTime> times;
   if (!arguments.measured.empty())
-    times = trace::layer_times(trace::read_trace(arguments.measured), arguments.measured);
+    times = schedule::layer_times(schedule::read_trace(arguments.measured), arguments.measured);
   for (std::size_t i = 0; i < std::max<std::size_t>(arguments.schedulers.size(), 1); ++i) {
     std::vector<std::string> settings = arguments.settings;
     if (!arguments.schedulers.empty()) settings.push_back("scheduler.plugin=" + arguments.schedulers[i]);
-    const runtime::ResolvedRun run = runtime::read_run(
+    const resolve::ResolvedRun run = resolve::read_run(
         arguments.config, settings, {arguments.ranks, "--ranks", std::nullopt, /*starts_ranks=*/true});
     if (i == 0) log_deepspeed(run);
-    schedules.push_back({run.config.scheduler.name, runtime::step_plan(run.config, *run.registry, times)});
+    schedules.push_back({run.config.scheduler.name, plan::step_plan(run.config, *run.registry, times)});
   }
   return show_schedules_of_run(schedules, !times.empty(), arguments.format, std::cout);
 }
@@ -72,7 +73,7 @@ OptionTexts options_of_scheduler(const std::string& name, const OptionTexts& set
 int show_shape(const ShowArguments& arguments) {
   if (arguments.schedulers.empty())
     throw UserError("strata schedule show: no scheduler given; give one or several, or --config for a run's own");
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
+  const std::shared_ptr<plugins::PluginRegistry> registry = plugins::open_registry(arguments.plugin_path);
   const PipelineShape& shape = arguments.shape;
   constexpr int layers_of_stage = 4;  // of the model that a schedule without `--chunks` is asked about
   const OptionTexts settings = options_of(arguments.settings);
@@ -129,7 +130,7 @@ void describe(CommandLine& line) {
   const auto time = [&](const std::string& name, std::int64_t& value, const std::string& text, int least = 1) {
     number(name, value, text, least, 1000)->capture_default_str();
   };
-  runtime::ChunkCost& cost = arguments.cost;
+  program::ChunkCost& cost = arguments.cost;
   time("--forward", cost.forward,
        "Time of one forward, in any unit: of a chunk, or of a whole stage if several schedulers are compared");
   time("--backward-input", cost.backward_input, "Time of one backward for the input gradients");

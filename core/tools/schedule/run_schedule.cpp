@@ -10,14 +10,14 @@
 #include "text/size.hpp"
 #include "tools/schedule/drawing.hpp"
 
-namespace strata::cli {
+namespace strata::schedule {
 
 namespace {
 
-using runtime::ChunkCost;
-using runtime::Timeline;
+using program::ChunkCost;
+using program::Timeline;
 
-std::vector<ChunkCost> costs_of(const runtime::StepPlan& plan) {
+std::vector<ChunkCost> costs_of(const program::StepPlan& plan) {
   std::vector<ChunkCost> costs;
   for (const LayerCost& chunk : plan.shape.chunk_costs)
     costs.push_back({chunk.forward_time, chunk.backward_input_time, chunk.backward_weight_time, 0});
@@ -25,9 +25,9 @@ std::vector<ChunkCost> costs_of(const runtime::StepPlan& plan) {
 }
 
 // The most bytes of activations that the stage holds at once.
-std::int64_t activation_bytes(const runtime::StepPlan& plan, const std::vector<runtime::TimedAction>& actions) {
+std::int64_t activation_bytes(const program::StepPlan& plan, const std::vector<program::TimedAction>& actions) {
   std::int64_t held = 0, most = 0;
-  for (const runtime::TimedAction& timed : actions) {
+  for (const program::TimedAction& timed : actions) {
     const std::int64_t bytes = plan.shape.chunk_costs[static_cast<std::size_t>(timed.action.chunk)].activation_bytes;
     if (timed.action.kind == ComputeKind::Forward) most = std::max(most, held += bytes);
     if (timed.action.kind == ComputeKind::Backward || timed.action.kind == ComputeKind::BackwardWeight) held -= bytes;
@@ -35,7 +35,7 @@ std::int64_t activation_bytes(const runtime::StepPlan& plan, const std::vector<r
   return most;
 }
 
-std::string layers_of(const runtime::StepPlan& plan, std::size_t stage) {
+std::string layers_of(const program::StepPlan& plan, std::size_t stage) {
   std::string text;
   for (std::size_t chunk = 0; chunk < plan.placement.stage_of_chunk.size(); ++chunk) {
     if (plan.placement.stage_of_chunk[chunk] != static_cast<int>(stage)) continue;
@@ -47,42 +47,41 @@ std::string layers_of(const runtime::StepPlan& plan, std::size_t stage) {
 }
 
 std::string shown(std::int64_t time, bool measured) {
-  return measured ? report::formatted("%.4g ms", static_cast<double>(time) / 1e6)
-                  : report::formatted("%.4g TFLOP", static_cast<double>(time) / 1e12);
+  return measured ? text::formatted("%.4g ms", static_cast<double>(time) / 1e6)
+                  : text::formatted("%.4g TFLOP", static_cast<double>(time) / 1e12);
 }
 
-void write_text(const RunSchedule& schedule, const runtime::ScheduleDrawing& drawing, bool measured,
-                std::ostream& out) {
+void write_text(const RunSchedule& schedule, const ScheduleDrawing& drawing, bool measured, std::ostream& out) {
   const Timeline& timeline = drawing.timeline;
   const PipelineShape& shape = schedule.plan.shape;
   std::size_t widest = 6;
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
     widest = std::max(widest, layers_of(schedule.plan, stage).size());
   const int width = static_cast<int>(widest);
-  out << report::formatted("%s: %d stages x %d chunks, %d micro-batches, %d layers\n\n", schedule.scheduler.c_str(),
-                           shape.stages, shape.chunks_per_stage, shape.micro_batches,
-                           schedule.plan.placement.layers_of_chunk.back().second)
-      << report::formatted("  stage  %-*s %9s %9s %9s %10s %12s\n", width, "layers", "busy", "idle", "inner",
-                           "peak live", "activations");
+  out << text::formatted("%s: %d stages x %d chunks, %d micro-batches, %d layers\n\n", schedule.scheduler.c_str(),
+                         shape.stages, shape.chunks_per_stage, shape.micro_batches,
+                         schedule.plan.placement.layers_of_chunk.back().second)
+      << text::formatted("  stage  %-*s %9s %9s %9s %10s %12s\n", width, "layers", "busy", "idle", "inner", "peak live",
+                         "activations");
   const auto percent = [&](std::int64_t time) {
     return 100.0 * static_cast<double>(time) / static_cast<double>(std::max<std::int64_t>(timeline.makespan, 1));
   };
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
-    out << report::formatted("  %5zu  %-*s %7.1f %% %7.1f %% %7.1f %% %10d %12s\n", stage, width,
-                             layers_of(schedule.plan, stage).c_str(), percent(timeline.busy[stage]),
-                             percent(timeline.makespan - timeline.busy[stage]), percent(timeline.inner_idle[stage]),
-                             timeline.peak_live[stage],
-                             config::format_bytes(activation_bytes(schedule.plan, timeline.stages[stage])).c_str());
-  out << report::formatted("  makespan %s, bubble %.1f %%", shown(timeline.makespan, measured).c_str(),
-                           100.0 * timeline.bubble());
+    out << text::formatted("  %5zu  %-*s %7.1f %% %7.1f %% %7.1f %% %10d %12s\n", stage, width,
+                           layers_of(schedule.plan, stage).c_str(), percent(timeline.busy[stage]),
+                           percent(timeline.makespan - timeline.busy[stage]), percent(timeline.inner_idle[stage]),
+                           timeline.peak_live[stage],
+                           text::format_bytes(activation_bytes(schedule.plan, timeline.stages[stage])).c_str());
+  out << text::formatted("  makespan %s, bubble %.1f %%", shown(timeline.makespan, measured).c_str(),
+                         100.0 * timeline.bubble());
   if (drawing.speculative < timeline.makespan)
-    out << report::formatted("; with step_policy: speculative %s, bubble %.1f %%",
-                             shown(drawing.speculative, measured).c_str(), 100.0 * drawing.speculative_bubble());
+    out << text::formatted("; with step_policy: speculative %s, bubble %.1f %%",
+                           shown(drawing.speculative, measured).c_str(), 100.0 * drawing.speculative_bubble());
   out << "\n\n";
 }
 
-nlohmann::ordered_json to_json(const RunSchedule& schedule, const runtime::ScheduleDrawing& drawing) {
-  nlohmann::ordered_json document = runtime::schedule_json(drawing);
+nlohmann::ordered_json to_json(const RunSchedule& schedule, const ScheduleDrawing& drawing) {
+  nlohmann::ordered_json document = schedule_json(drawing);
   document["layers_of_chunk"] = schedule.plan.placement.layers_of_chunk;
   document["stage_of_chunk"] = schedule.plan.placement.stage_of_chunk;
   for (std::size_t stage = 0; stage < drawing.timeline.stages.size(); ++stage)
@@ -94,19 +93,19 @@ nlohmann::ordered_json to_json(const RunSchedule& schedule, const runtime::Sched
 
 int show_schedules_of_run(const std::vector<RunSchedule>& schedules, bool measured, const std::string& format,
                           std::ostream& out) {
-  std::vector<runtime::ScheduleDrawing> drawings;
+  std::vector<ScheduleDrawing> drawings;
   for (const RunSchedule& schedule : schedules)
     drawings.push_back({schedule.scheduler,
                         schedule.plan.shape,
                         {},
-                        runtime::simulate(schedule.plan.orders, schedule.plan.placement, costs_of(schedule.plan)),
-                        runtime::look_ahead(schedule.plan).period});
+                        program::simulate(schedule.plan.orders, schedule.plan.placement, costs_of(schedule.plan)),
+                        program::look_ahead(schedule.plan).period});
   if (format == "svg") {
-    runtime::write_schedules_svg(drawings, out);
+    write_schedules_svg(drawings, out);
     return 0;
   }
   if (format == "trace") {
-    runtime::write_schedules_trace(drawings, out);
+    write_schedules_trace(drawings, out);
     return 0;
   }
   if (format == "json") {
@@ -124,4 +123,4 @@ int show_schedules_of_run(const std::vector<RunSchedule>& schedules, bool measur
   return 0;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::schedule

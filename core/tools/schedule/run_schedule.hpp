@@ -6,11 +6,11 @@
 
 #include "program/lower.hpp"
 
-namespace strata::cli {
+namespace strata::schedule {
 
 struct RunSchedule {
   std::string scheduler;
-  runtime::StepPlan plan;
+  program::StepPlan plan;
 };
 
 // Simulates each schedule with what its chunks cost, and writes them as `format`: text (tables), svg, json or trace.
@@ -19,4 +19,4 @@ struct RunSchedule {
 int show_schedules_of_run(const std::vector<RunSchedule>& schedules, bool measured, const std::string& format,
                           std::ostream& out);
 
-}  // namespace strata::cli
+}  // namespace strata::schedule

@@ -13,7 +13,7 @@
 #include "text/formatted.hpp"
 #include "tools/schedule/drawing.hpp"
 
-namespace strata::cli {
+namespace strata::schedule {
 
 namespace {
 
@@ -32,34 +32,34 @@ void require_drawable(const PipelineShape& shape) {
   }
 }
 
-runtime::ScheduleDrawing draw(const ShownScheduler& shown, const PipelineShape& shape, const runtime::ChunkCost& cost) {
+ScheduleDrawing draw(const ShownScheduler& shown, const PipelineShape& shape, const program::ChunkCost& cost) {
   require_drawable(shape);
   const LayerCost layer{1, cost.forward, cost.backward_input, cost.backward_weight, 1, 1};
   const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
-  const runtime::StepPlan plan = runtime::plan_step("scheduler/" + shown.name, shown.scheduler, shape, layers);
-  const auto costs = runtime::uniform_costs(shape.chunks(), cost);
-  return {shown.name, shape, cost, runtime::simulate(plan.orders, plan.placement, costs),
-          runtime::look_ahead(plan.orders, plan.placement, [&](const ComputeAction& action) {
+  const program::StepPlan plan = program::plan_step("scheduler/" + shown.name, shown.scheduler, shape, layers);
+  const auto costs = program::uniform_costs(shape.chunks(), cost);
+  return {shown.name, shape, cost, program::simulate(plan.orders, plan.placement, costs),
+          program::look_ahead(plan.orders, plan.placement, [&](const ComputeAction& action) {
             return cost.of(action.kind);
           }).period};
 }
 
 // Times are in units of 1 / `parts` of the given ones; passes are counted in whole stages.
-void write_comparison(const std::vector<runtime::ScheduleDrawing>& drawings, std::int64_t parts, std::ostream& out) {
-  out << report::formatted("%-18s %7s %10s %9s %12s %10s %11s %10s\n", "scheduler", "chunks", "makespan", "bubble",
-                           "speculative", "idle", "inner idle", "peak live");
-  for (const runtime::ScheduleDrawing& drawing : drawings) {
-    const runtime::Timeline& timeline = drawing.timeline;
+void write_comparison(const std::vector<ScheduleDrawing>& drawings, std::int64_t parts, std::ostream& out) {
+  out << text::formatted("%-18s %7s %10s %9s %12s %10s %11s %10s\n", "scheduler", "chunks", "makespan", "bubble",
+                         "speculative", "idle", "inner idle", "peak live");
+  for (const ScheduleDrawing& drawing : drawings) {
+    const program::Timeline& timeline = drawing.timeline;
     const auto time = [&](std::int64_t parts_of_time) {
-      return report::formatted("%.4g", static_cast<double>(parts_of_time) / static_cast<double>(parts));
+      return text::formatted("%.4g", static_cast<double>(parts_of_time) / static_cast<double>(parts));
     };
     const std::int64_t least_busy = *std::ranges::min_element(timeline.busy);
     const double peak = static_cast<double>(*std::ranges::max_element(timeline.peak_live)) /
                         static_cast<double>(drawing.shape.chunks_per_stage);
-    out << report::formatted("%-18s %7d %10s %7.1f %% %10.1f %% %10s %11s %10.4g\n", drawing.scheduler.c_str(),
-                             drawing.shape.chunks_per_stage, time(timeline.makespan).c_str(), 100.0 * timeline.bubble(),
-                             100.0 * drawing.speculative_bubble(), time(timeline.makespan - least_busy).c_str(),
-                             time(*std::ranges::max_element(timeline.inner_idle)).c_str(), peak);
+    out << text::formatted("%-18s %7d %10s %7.1f %% %10.1f %% %10s %11s %10.4g\n", drawing.scheduler.c_str(),
+                           drawing.shape.chunks_per_stage, time(timeline.makespan).c_str(), 100.0 * timeline.bubble(),
+                           100.0 * drawing.speculative_bubble(), time(timeline.makespan - least_busy).c_str(),
+                           time(*std::ranges::max_element(timeline.inner_idle)).c_str(), peak);
   }
   out << "times: in the unit that --forward and the others have, which are of a whole stage\n"
          "speculative: the bubble of a step after another with step_policy: speculative\n"
@@ -69,12 +69,12 @@ void write_comparison(const std::vector<runtime::ScheduleDrawing>& drawings, std
 }  // namespace
 
 int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int micro_batches,
-                  const runtime::ChunkCost& cost, const std::string& format, std::ostream& out) {
+                  const program::ChunkCost& cost, const std::string& format, std::ostream& out) {
   std::int64_t parts = 1;
   if (schedulers.size() > 1)
     for (const ShownScheduler& shown : schedulers)
       parts = std::lcm(parts, static_cast<std::int64_t>(shown.chunks_per_stage));
-  std::vector<runtime::ScheduleDrawing> drawings;
+  std::vector<ScheduleDrawing> drawings;
   for (const ShownScheduler& shown : schedulers) {
     const std::int64_t share = schedulers.size() == 1 ? 1 : parts / shown.chunks_per_stage;  // of a stage's cost
     drawings.push_back(draw(
@@ -82,17 +82,17 @@ int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int
         {cost.forward * share, cost.backward_input * share, cost.backward_weight * share, cost.communication * parts}));
   }
   if (format == "svg") {
-    runtime::write_schedules_svg(drawings, out);
+    write_schedules_svg(drawings, out);
   } else if (format == "trace") {
-    runtime::write_schedules_trace(drawings, out);
+    write_schedules_trace(drawings, out);
   } else if (format == "json") {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
-    for (const runtime::ScheduleDrawing& drawing : drawings) all.push_back(runtime::schedule_json(drawing));
+    for (const ScheduleDrawing& drawing : drawings) all.push_back(schedule_json(drawing));
     out << (drawings.size() == 1 ? all.front() : all).dump(1) << "\n";
   } else {
     if (parts > 1) out << "times are in 1/" << parts << " of the unit given; in the table, in the unit itself\n\n";
-    for (const runtime::ScheduleDrawing& drawing : drawings) {
-      runtime::write_schedule_text(drawing, out);
+    for (const ScheduleDrawing& drawing : drawings) {
+      write_schedule_text(drawing, out);
       if (drawings.size() > 1) out << "\n";
     }
     if (drawings.size() > 1) write_comparison(drawings, parts, out);
@@ -100,4 +100,4 @@ int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int
   return 0;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::schedule

@@ -6,7 +6,7 @@
 
 #include "program/timeline.hpp"
 
-namespace strata::cli {
+namespace strata::schedule {
 
 struct ShownScheduler {
   std::string name;
@@ -19,6 +19,6 @@ struct ShownScheduler {
 // so that they do the same work however many chunks they cut a stage into, and a table of all follows. Returns the exit
 // status; throws UserError if a schedule does not support the shape, is invalid, or is too large to draw.
 int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int micro_batches,
-                  const runtime::ChunkCost& cost, const std::string& format, std::ostream& out);
+                  const program::ChunkCost& cost, const std::string& format, std::ostream& out);
 
-}  // namespace strata::cli
+}  // namespace strata::schedule

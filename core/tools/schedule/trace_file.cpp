@@ -11,7 +11,7 @@
 #include "report/run_summary.hpp"
 #include "text/json.hpp"
 
-namespace strata::trace {
+namespace strata::schedule {
 
 namespace {
 
@@ -119,11 +119,11 @@ TraceFile read_trace(const std::string& path) {
     throw UserError("{}; a trace that `strata train --trace` of this version writes is expected", error.what());
   }
   const int layers = trace.placement.layers_of_chunk.empty() ? 0 : trace.placement.layers_of_chunk.back().second;
-  runtime::validate_placement(path, trace.placement, trace.shape, layers);
+  program::validate_placement(path, trace.placement, trace.shape, layers);
   return trace;
 }
 
-std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::string& path) {
+std::vector<stage::LayerTime> layer_times(const TraceFile& trace, const std::string& path) {
   std::map<std::pair<int, std::string>, std::vector<double>> durations;  // by layer and operation
   for (const RankTrace& rank : trace.ranks)
     for (const auto& [step, events] : rank.steps)
@@ -133,7 +133,7 @@ std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::s
   const auto median_of = [&](int layer, const char* op) {
     return static_cast<std::int64_t>(report::median(durations[{layer, op}]));
   };
-  std::vector<runtime::LayerTime> times;
+  std::vector<stage::LayerTime> times;
   const int layers = trace.placement.layers_of_chunk.back().second;
   for (int layer = 0; layer < layers; ++layer) {
     if (!durations.contains({layer, "Forward"}))
@@ -145,4 +145,4 @@ std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::s
   return times;
 }
 
-}  // namespace strata::trace
+}  // namespace strata::schedule

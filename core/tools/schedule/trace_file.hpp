@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "program/lower.hpp"
-#include "step/layer_costs.hpp"
+#include "stage/layer_costs.hpp"
 
-namespace strata::trace {
+namespace strata::schedule {
 
 // Nanoseconds since the trace began.
 struct Event {
@@ -41,6 +41,6 @@ TraceFile read_trace(const std::string& path);
 
 // By layer, the medians over ranks, steps and micro-batches. A backward that is not split is taken for half of each
 // kind. Throws UserError where a layer has no pass in the trace.
-std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::string& path);
+std::vector<stage::LayerTime> layer_times(const TraceFile& trace, const std::string& path);
 
-}  // namespace strata::trace
+}  // namespace strata::schedule

@@ -24,7 +24,7 @@ void describe(CommandLine& line) {
       "  strata trace trace.json --format svg > trace.svg\n"
       "ui.perfetto.dev opens the trace file directly and shows every instruction of every rank.");
   line.action = [] {
-    const trace::TraceFile read = trace::read_trace(file);
+    const schedule::TraceFile read = schedule::read_trace(file);
     trace::write_report(file, read, trace::compare(read), format, std::cout);
     return 0;
   };

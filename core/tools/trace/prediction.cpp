@@ -16,7 +16,7 @@ namespace strata::trace {
 
 namespace {
 
-using runtime::TimedAction;
+using program::TimedAction;
 
 // A pass of a micro-batch through a chunk: its layers' computes, and what was gathered before and between them.
 struct Pass {
@@ -37,16 +37,16 @@ std::optional<ComputeKind> kind_of(const std::string& op) {
 }
 
 // A stage that updates within the step has what ends other steps between its passes.
-bool is_gather(const Event& event) {
+bool is_gather(const schedule::Event& event) {
   return event.category == "gather" || event.category == "reduce" || event.category == "offload" ||
          event.category == "end of step";
 }
 
 // The passes of one rank's step. What is gathered after the last is part of none.
-std::vector<Pass> passes_of(const std::vector<Event>& events) {
+std::vector<Pass> passes_of(const std::vector<schedule::Event>& events) {
   std::vector<Pass> passes;
   std::int64_t gathers = 0;  // since the last compute
-  for (const Event& event : events) {
+  for (const schedule::Event& event : events) {
     if (is_gather(event)) gathers += event.end - event.begin;
     const std::optional<ComputeKind> kind = kind_of(event.op);
     if (!kind) continue;
@@ -75,8 +75,8 @@ std::map<std::pair<ComputeKind, int>, std::int64_t> medians(const std::vector<St
   return found;
 }
 
-runtime::Timeline measured_timeline(const Steps& step, std::int64_t origin) {
-  runtime::Timeline timeline;
+program::Timeline measured_timeline(const Steps& step, std::int64_t origin) {
+  program::Timeline timeline;
   for (const std::vector<Pass>& stage : step) {
     std::vector<TimedAction>& actions = timeline.stages.emplace_back();
     std::int64_t busy = 0;
@@ -92,23 +92,23 @@ runtime::Timeline measured_timeline(const Steps& step, std::int64_t origin) {
   return timeline;
 }
 
-const RankTrace& first_rank_of(const TraceFile& trace, int stage) {
-  for (const RankTrace& rank : trace.ranks)
+const schedule::RankTrace& first_rank_of(const schedule::TraceFile& trace, int stage) {
+  for (const schedule::RankTrace& rank : trace.ranks)
     if (rank.stage == stage) return rank;
   throw UserError("the trace has no rank of stage {}", stage);
 }
 
 }  // namespace
 
-std::vector<Comparison> compare(const TraceFile& trace) {
-  std::vector<const RankTrace*> ranks;
+std::vector<Comparison> compare(const schedule::TraceFile& trace) {
+  std::vector<const schedule::RankTrace*> ranks;
   for (int stage = 0; stage < trace.shape.stages; ++stage) ranks.push_back(&first_rank_of(trace, stage));
   std::vector<Comparison> found;
   std::vector<Steps> all;
   for (const auto& [step, events] : ranks.front()->steps) {
     Comparison one{.step = step};
     Steps passes;
-    for (const RankTrace* rank : ranks) {
+    for (const schedule::RankTrace* rank : ranks) {
       const auto of_step = rank->steps.find(step);
       if (of_step == rank->steps.end()) throw UserError("the trace has no step {} of rank {}", step, rank->rank);
       StageTimes& times = one.stages.emplace_back();
@@ -117,7 +117,7 @@ std::vector<Comparison> compare(const TraceFile& trace) {
         times.compute += pass.compute;
         times.gathers += pass.gathers;
       }
-      for (const Event& event : of_step->second) {
+      for (const schedule::Event& event : of_step->second) {
         times.tensor += event.waited_for_tensor;
         if (event.category == "end of step") times.end_of_step += event.end - event.begin;
       }
@@ -127,19 +127,19 @@ std::vector<Comparison> compare(const TraceFile& trace) {
     all.push_back(std::move(passes));
   }
   if (found.empty()) throw UserError("the trace has no step: the run ended before the first one that it was to trace");
-  runtime::ComputeOrders orders;  // validate_orders() refuses a stage without passes
+  program::ComputeOrders orders;  // validate_orders() refuses a stage without passes
   for (const std::vector<Pass>& stage : all.front()) {
     orders.emplace_back();
     for (const Pass& pass : stage) orders.back().push_back(pass.action);
   }
-  runtime::validate_orders("the trace of " + trace.scheduler, orders, trace.placement, trace.shape);
+  program::validate_orders("the trace of " + trace.scheduler, orders, trace.placement, trace.shape);
   const auto simulated = [&](const std::map<std::pair<ComputeKind, int>, std::int64_t>& times) {
-    return runtime::simulate(orders, trace.placement, [&](const ComputeAction& action) {
+    return program::simulate(orders, trace.placement, [&](const ComputeAction& action) {
       return times.at({action.kind, action.chunk});
     });
   };
   const Part whole = [](const Pass& pass) { return pass.compute + pass.gathers; };
-  const runtime::Timeline predicted = simulated(medians(all, [](const Pass& pass) { return pass.compute; }));
+  const program::Timeline predicted = simulated(medians(all, [](const Pass& pass) { return pass.compute; }));
   const std::int64_t with_gathers = simulated(medians(all, whole)).makespan;
   for (std::size_t i = 0; i < found.size(); ++i) {
     Comparison& one = found[i];
@@ -152,7 +152,7 @@ std::vector<Comparison> compare(const TraceFile& trace) {
     }
     one.measured = measured_timeline(all[i], origin);
     one.predicted = predicted;
-    const runtime::Timeline actual = runtime::simulate(orders, trace.placement, [&](const ComputeAction& action) {
+    const program::Timeline actual = program::simulate(orders, trace.placement, [&](const ComputeAction& action) {
       return times.at({action.kind, action.chunk, action.micro_batch});
     });
     one.explanation = {predicted.makespan, with_gathers - predicted.makespan, actual.makespan - with_gathers,

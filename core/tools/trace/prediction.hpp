@@ -32,12 +32,12 @@ struct Comparison {
   std::vector<StageTimes> stages;
   Explanation explanation;
   std::int64_t end_of_step = 0;  // the longest stage's
-  runtime::Timeline measured;    // from the first pass; of the first rank of each stage
-  runtime::Timeline predicted;
+  program::Timeline measured;    // from the first pass; of the first rank of each stage
+  program::Timeline predicted;
 };
 
 // One entry for each traced step, by the first rank of each stage. Throws UserError if the trace has no step, or passes
 // that no schedule has.
-std::vector<Comparison> compare(const TraceFile& trace);
+std::vector<Comparison> compare(const schedule::TraceFile& trace);
 
 }  // namespace strata::trace

@@ -30,7 +30,7 @@ std::string count(std::size_t number, const std::string& noun, const std::string
   return std::to_string(number) + " " + noun + (number == 1 ? "" : plural);
 }
 
-void write_text(const std::string& name, const TraceFile& trace, const std::vector<Comparison>& steps,
+void write_text(const std::string& name, const schedule::TraceFile& trace, const std::vector<Comparison>& steps,
                 std::ostream& out) {
   const PipelineShape& shape = trace.shape;
   out << name << ": " << trace.scheduler << " on " << count(static_cast<std::size_t>(shape.stages), "stage", "s")
@@ -39,26 +39,26 @@ void write_text(const std::string& name, const TraceFile& trace, const std::vect
       << count(steps.size(), "step", "s") << " from step " << steps.front().step << ", medians in ms";
   if (trace.device != "cpu") out << "\ntimes of the host's calls, which return before the device has computed";
   out << "\n\n"
-      << report::formatted("%5s %10s %10s %10s %15s %12s\n", "stage", "compute", "gathers", "idle", "predicted idle",
-                           "end of step");
+      << text::formatted("%5s %10s %10s %10s %15s %12s\n", "stage", "compute", "gathers", "idle", "predicted idle",
+                         "end of step");
   for (std::size_t stage = 0; stage < steps.front().stages.size(); ++stage) {
     const auto of = [&](std::int64_t StageTimes::*part) {
       return median_of(steps, [&](const Comparison& step) { return step.stages[stage].*part; });
     };
-    out << report::formatted("%5zu %10.2f %10.2f %10.2f %15.2f %12.2f\n", stage, of(&StageTimes::compute),
-                             of(&StageTimes::gathers), of(&StageTimes::idle), of(&StageTimes::predicted_idle),
-                             of(&StageTimes::end_of_step));
+    out << text::formatted("%5zu %10.2f %10.2f %10.2f %15.2f %12.2f\n", stage, of(&StageTimes::compute),
+                           of(&StageTimes::gathers), of(&StageTimes::idle), of(&StageTimes::predicted_idle),
+                           of(&StageTimes::end_of_step));
   }
   const auto waits = [&](std::size_t stage) {
     return median_of(steps, [&](const Comparison& step) { return step.stages[stage].tensor; });
   };
   for (std::size_t stage = 0; stage < steps.front().stages.size(); ++stage)
     if (waits(stage) > 0.0)
-      out << report::formatted("stage %zu waits %.2f ms of its compute for the other ranks of its tensor group\n",
-                               stage, waits(stage));
+      out << text::formatted("stage %zu waits %.2f ms of its compute for the other ranks of its tensor group\n", stage,
+                             waits(stage));
   const auto line = [&](const char* label, std::int64_t Explanation::*part, const char* text) {
     const double time = median_of(steps, [&](const Comparison& step) { return step.explanation.*part; });
-    out << report::formatted("%-12s %10.2f%s\n", label, time, text);
+    out << text::formatted("%-12s %10.2f%s\n", label, time, text);
   };
   out << "\nFrom the first pass to the last:\n";
   line("  predicted", &Explanation::predicted,
@@ -68,7 +68,7 @@ void write_text(const std::string& name, const TraceFile& trace, const std::vect
   line("+ uneven", &Explanation::uneven, "  passes that took other times than their medians");
   line("+ transfers", &Explanation::transfers, "  the rest: transfers between stages, and time between instructions");
   line("= measured", &Explanation::measured, "");
-  out << report::formatted(
+  out << text::formatted(
       "%-12s %10.2f  %s\n", "end of step", median_of(steps, [](const Comparison& step) { return step.end_of_step; }),
       "on the stage where it takes longest: the norm, at which stages wait for each other; the update");
 }
@@ -94,9 +94,10 @@ nlohmann::ordered_json to_json(const Comparison& step) {
 }
 
 // In microseconds.
-runtime::ScheduleDrawing drawing_of(const std::string& title, const TraceFile& trace, runtime::Timeline timeline) {
+schedule::ScheduleDrawing drawing_of(const std::string& title, const schedule::TraceFile& trace,
+                                     program::Timeline timeline) {
   for (auto& stage : timeline.stages)
-    for (runtime::TimedAction& timed : stage) timed = {timed.action, timed.start / 1000, timed.end / 1000};
+    for (program::TimedAction& timed : stage) timed = {timed.action, timed.start / 1000, timed.end / 1000};
   for (std::int64_t& time : timeline.busy) time /= 1000;
   for (std::int64_t& time : timeline.inner_idle) time /= 1000;
   timeline.makespan /= 1000;
@@ -105,7 +106,7 @@ runtime::ScheduleDrawing drawing_of(const std::string& title, const TraceFile& t
 
 }  // namespace
 
-void write_report(const std::string& name, const TraceFile& trace, const std::vector<Comparison>& steps,
+void write_report(const std::string& name, const schedule::TraceFile& trace, const std::vector<Comparison>& steps,
                   const std::string& format, std::ostream& out) {
   if (format == "json") {
     nlohmann::ordered_json document{{"scheduler", trace.scheduler},
@@ -121,7 +122,7 @@ void write_report(const std::string& name, const TraceFile& trace, const std::ve
     for (const Comparison& step : steps) by_length.push_back(&step);
     const auto middle = by_length.begin() + static_cast<std::ptrdiff_t>(by_length.size() / 2);
     std::ranges::nth_element(by_length, middle, {}, [](const Comparison* step) { return step->explanation.measured; });
-    runtime::write_schedules_svg(
+    schedule::write_schedules_svg(
         {drawing_of(trace.scheduler + ", step " + std::to_string((*middle)->step) + " as measured, in microseconds",
                     trace, (*middle)->measured),
          drawing_of(trace.scheduler + " as predicted from the medians of its passes", trace, (*middle)->predicted)},

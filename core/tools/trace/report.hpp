@@ -10,7 +10,7 @@ namespace strata::trace {
 
 // `format`: text, a table of medians over the steps; json, every step; svg, the step of median length, measured and
 // below it predicted. `name` is the trace's in the text.
-void write_report(const std::string& name, const TraceFile& trace, const std::vector<Comparison>& steps,
+void write_report(const std::string& name, const schedule::TraceFile& trace, const std::vector<Comparison>& steps,
                   const std::string& format, std::ostream& out);
 
 }  // namespace strata::trace

@@ -14,7 +14,7 @@
 #include "interface/src/system_error.hpp"
 #include "tools/command/sudden_end.hpp"
 
-namespace strata::runtime {
+namespace strata::cli {
 namespace {
 
 constexpr std::array<int, 3> watched{SIGINT, SIGTERM, SIGHUP};
@@ -43,7 +43,7 @@ std::int64_t now_ms() {
   sigaddset(&one, number);
   raise(number);
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
-  cli::expect_end();
+  expect_end();
   _exit(128 + number);  // the first process of a container survives what others die of
 }
 
@@ -97,4 +97,4 @@ std::string signal_name(int number) {
   return name == nullptr ? "signal " + std::to_string(number) : std::string("SIG") + name;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

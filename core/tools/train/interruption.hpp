@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-namespace strata::runtime {
+namespace strata::cli {
 
 // While one of these lives, the first SIGINT or SIGTERM (SIGHUP too, unless it was ignored before, as under nohup) only
 // notes that the run is to stop; a second one has its usual effect and ends the process at once. What arrives within
@@ -25,4 +25,4 @@ class StopSignals {
 // "SIGINT"
 std::string signal_name(int number);
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

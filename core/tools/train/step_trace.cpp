@@ -15,11 +15,11 @@
 #include "group/numbers.hpp"
 #include "group/process_identity.hpp"
 
-namespace strata::report {
+namespace strata::cli {
 
 namespace {
 
-using runtime::Op;
+using program::Op;
 
 constexpr std::string_view file_begin = R"({"displayTimeUnit":"ms","strata":)";
 
@@ -68,8 +68,8 @@ nlohmann::ordered_json event_json(const std::string& name, const char* category,
 }
 
 // What `strata trace` reads beside the events.
-nlohmann::ordered_json description(const runtime::Run& run) {
-  const runtime::StepPlan& plan = run.session().plan();
+nlohmann::ordered_json description(const run::Run& run) {
+  const program::StepPlan& plan = run.session().plan();
   return {{"scheduler", run.config().scheduler.name},
           {"device", run.config().device.name},
           {"stages", plan.shape.stages},
@@ -86,26 +86,26 @@ StepTrace::StepTrace(const std::string& file, int rank)
   if (file_.size() > 0 && file_.beginning(file_begin.size()) != file_begin) file_.refuse_content("a trace of a run");
 }
 
-void StepTrace::begin(runtime::Run& run, std::int64_t skipped, std::int64_t steps) {
+void StepTrace::begin(run::Run& run, std::int64_t skipped, std::int64_t steps) {
   const std::int64_t done = run.steps_done();
   first_ = done + (run.config().train.steps - done > skipped ? skipped : 0);
   end_ = first_ + steps;
 }
 
-void StepTrace::before_step(runtime::Run& run) {
+void StepTrace::before_step(run::Run& run) {
   // What is made of a step ahead is made in the step before.
   if (!traces_ || run.steps_done() < first_ - 1 || run.steps_done() >= end_) return;
   run.session().executor().show_instructions(
-      [this](const runtime::Instruction& instruction, const runtime::InstructionTimes& times) {
+      [this](const program::Instruction& instruction, const step::InstructionTimes& times) {
         if (times.step >= first_ && times.step < end_) events_.push_back({times.step + 1, instruction, times});
       });
 }
 
-void StepTrace::after_step(runtime::Run& run, const StepRecord& /*record*/) {
+void StepTrace::after_step(run::Run& run, const report::StepRecord& /*record*/) {
   if (traces_ && run.steps_done() == end_) write(run);
 }
 
-void StepTrace::finish(runtime::Run& run) {
+void StepTrace::finish(run::Run& run) {
   if (traces_) write(run);
 }
 
@@ -114,8 +114,8 @@ void StepTrace::leave_out_forgotten() {
   std::set<std::tuple<std::int64_t, Op, int, int>> seen;
   std::vector<Event> kept;
   for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
-    const runtime::Instruction& instruction = event->instruction;
-    if (!is_compute(instruction.op) ||
+    const program::Instruction& instruction = event->instruction;
+    if (!program::is_compute(instruction.op) ||
         seen.emplace(event->step, instruction.op, instruction.layer, instruction.micro_batch).second)
       kept.push_back(*event);
   }
@@ -123,10 +123,10 @@ void StepTrace::leave_out_forgotten() {
 }
 
 // Ranks have programs of different lengths, and what is gathered is as long on all.
-std::vector<StepTrace::RankEvents> StepTrace::of_ranks(runtime::Run& run) const {
+std::vector<StepTrace::RankEvents> StepTrace::of_ranks(run::Run& run) const {
   static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % sizeof(std::int64_t) == 0);
   constexpr std::size_t length = sizeof(Event) / sizeof(std::int64_t);
-  Group& world = *run.session().stage().world;
+  Group& world = run.session().stage().groups.world();
   const at::Device device = run.session().store().device();
   struct Head {
     std::size_t events;
@@ -134,15 +134,15 @@ std::vector<StepTrace::RankEvents> StepTrace::of_ranks(runtime::Run& run) const 
     std::size_t host;
     std::int64_t knows_host;
   };
-  const std::string host = runtime::own_identity().host;
-  const std::vector<Head> heads = runtime::gather_values(
+  const std::string host = group::own_identity().host;
+  const std::vector<Head> heads = group::gather_values(
       world, device,
-      Head{events_.size(), run.session().stage().stage, std::hash<std::string>()(host), host.empty() ? 0 : 1});
+      Head{events_.size(), run.session().stage().place.stage(), std::hash<std::string>()(host), host.empty() ? 0 : 1});
   const std::size_t most = std::ranges::max(heads, {}, &Head::events).events;
   if (most == 0) return {};
   std::vector<std::int64_t> numbers(most * length);
   std::memcpy(numbers.data(), static_cast<const void*>(events_.data()), events_.size() * sizeof(Event));
-  const std::vector<std::int64_t> all = runtime::gather_numbers(world, device, numbers);
+  const std::vector<std::int64_t> all = group::gather_numbers(world, device, numbers);
   std::vector<RankEvents> ranks(heads.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const Head& head = heads[rank];
@@ -155,7 +155,7 @@ std::vector<StepTrace::RankEvents> StepTrace::of_ranks(runtime::Run& run) const 
   return ranks;
 }
 
-void StepTrace::write(runtime::Run& run) {
+void StepTrace::write(run::Run& run) {
   run.session().executor().show_instructions({});
   traces_ = false;
   leave_out_forgotten();
@@ -196,18 +196,18 @@ void StepTrace::write(runtime::Run& run) {
     put({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", rank}, {"args", {{"sort_index", rank}}}});
     for (const auto& [step, instruction, times] : ranks[rank].events) {
       const std::int64_t begin = times.begin - origin, starts = begin + times.waited;
-      nlohmann::ordered_json arguments{{"step", step}, {"op", to_string(instruction.op)}};
+      nlohmann::ordered_json arguments{{"step", step}, {"op", program::to_string(instruction.op)}};
       if (times.waited > 0) {
         put(event_json("wait for another stage", "wait", rank, begin, starts));
       }
-      if (is_compute(instruction.op)) {
+      if (program::is_compute(instruction.op)) {
         arguments["chunk"] = instruction.chunk;
         arguments["micro_batch"] = instruction.micro_batch;
         arguments["layer"] = instruction.layer;
         if (times.waited_for_tensor > 0) arguments["waited_for_tensor_us"] = microseconds(times.waited_for_tensor);
       }
       nlohmann::ordered_json event =
-          event_json(to_string(instruction), category_of(instruction.op), rank, starts, times.end - origin);
+          event_json(program::to_string(instruction), category_of(instruction.op), rank, starts, times.end - origin);
       event["args"] = arguments;
       put(event);
     }
@@ -215,4 +215,4 @@ void StepTrace::write(runtime::Run& run) {
   file_.write(text + "\n]}\n");
 }
 
-}  // namespace strata::report
+}  // namespace strata::cli

@@ -30,14 +30,14 @@ namespace {
 
 // True if a progress bar can be drawn on standard output. mpirun gives rank 0 a terminal but copies its output to its
 // own, which may be a pipe or a file that escape codes would spoil.
-bool terminal_under(const launch::LaunchPlace& place) {
-  return place.launcher != launch::Launcher::OpenMpi && isatty(STDOUT_FILENO) == 1;
+bool terminal_under(const group::LaunchPlace& place) {
+  return place.launcher != group::Launcher::OpenMpi && isatty(STDOUT_FILENO) == 1;
 }
 
 // The message after a stopped run: what was saved and how to continue.
-std::string stopped_text(const runtime::Run& run, std::int64_t first_step, const std::string& saved_in) {
-  std::string text = format("stopped by {} after step {} of {}", runtime::signal_name(run.stopped_by()),
-                            run.steps_done(), run.config().train.steps);
+std::string stopped_text(const run::Run& run, std::int64_t first_step, const std::string& saved_in) {
+  std::string text = format("stopped by {} after step {} of {}", signal_name(run.stopped_by()), run.steps_done(),
+                            run.config().train.steps);
   if (!saved_in.empty()) return text + "; saved in " + saved_in + ": the same command with --resume goes on from there";
   if (run.steps_done() == first_step) return text + "; it had made no step, so there is nothing to save";
   return text + "; nothing is saved, as checkpoint.path is empty";
@@ -63,38 +63,38 @@ std::string asked(const RunArguments& arguments) {
 }
 
 // What every rank would find wrong, said once. Homes that are left open are not looked at.
-void check_before_ranks(const runtime::ResolvedRun& run) {
+void check_before_ranks(const resolve::ResolvedRun& run) {
   config::RunConfig config = run.config;
-  if (!std::exchange(config.offload.automatic, false)) runtime::check_device_budget(config, *run.registry);
-  runtime::check_run(config, *run.registry);
+  if (!std::exchange(config.offload.automatic, false)) plan::check_device_budget(config, *run.registry);
+  plan::check_run(config, *run.registry);
 }
 
 // The name of the type to export in. Throws UserError if the run exports nothing, or has no source to take it from.
 std::string checked_export_dtype(const RunArguments& arguments, const config::RunConfig& config,
-                                 const runtime::RunFiles& files) {
+                                 const run::RunFiles& files) {
   if (arguments.export_dtype.empty()) return "float32";
   if (config.export_path.empty())
     throw UserError("--export-dtype is {}, and the run exports no weights; give --export", arguments.export_dtype);
-  runtime::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
+  checkpoint::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
   return arguments.export_dtype;
 }
 
-runtime::StopSignals::Answer answer_to_signals(const RunArguments& arguments, const launch::LaunchPlace& place) {
+StopSignals::Answer answer_to_signals(const RunArguments& arguments, const group::LaunchPlace& place) {
   const bool bar = terminal_under(place) && arguments.report.progress;
-  return bar ? runtime::StopSignals::Answer::FreshLine : runtime::StopSignals::Answer::Line;
+  return bar ? StopSignals::Answer::FreshLine : StopSignals::Answer::Line;
 }
 
 // A run's rank among runs that take turns.
-class TurnTaker final : public runtime::TrainingObserver {
+class TurnTaker final : public run::TrainingObserver {
  public:
   explicit TurnTaker(const std::string& pipes) : turn_(pipes) {}
-  void before_step(runtime::Run& /*run*/) override { turn_.wait(runtime::StopSignals::requested); }
+  void before_step(run::Run& /*run*/) override { turn_.wait(StopSignals::requested); }
 
  private:
-  runtime::Turn turn_;
+  Turn turn_;
 };
 
-report::ReportSettings report_settings(const RunArguments& arguments, const launch::LaunchPlace& place,
+report::ReportSettings report_settings(const RunArguments& arguments, const group::LaunchPlace& place,
                                        std::ostream& out) {
   report::ReportSettings settings = arguments.report;
   settings.table = settings.progress_on = &out;
@@ -102,37 +102,36 @@ report::ReportSettings report_settings(const RunArguments& arguments, const laun
   return settings;
 }
 
-int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
-  using runtime::StopSignals;
+int train_one_rank(const RunArguments& arguments, const group::LaunchPlace& place, std::ostream& out) {
   const bool leader = place.rank == 0;
-  if (const std::string forgotten = launch::forgotten_srun(place); !forgotten.empty()) spdlog::warn("{}", forgotten);
+  if (const std::string forgotten = ranks::forgotten_srun(place); !forgotten.empty()) spdlog::warn("{}", forgotten);
   // Under --nproc the launcher answers: it passes the signal on to its ranks.
-  const StopSignals signals(leader && !launch::is_rank_of_nproc(place) ? answer_to_signals(arguments, place)
-                                                                       : StopSignals::Answer::None);
-  runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
+  const StopSignals signals(leader && !ranks::is_rank_of_nproc(place) ? answer_to_signals(arguments, place)
+                                                                      : StopSignals::Answer::None);
+  resolve::ResolvedRun resolved = resolve::read_run(arguments.config, arguments.settings, run::world_of(place));
   const config::RunConfig& config = resolved.config;
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
-  if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
-  runtime::check_resume(resolved, arguments.resume);
+  if (!arguments.quiet_config) resolve::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
+  run::check_resume(resolved, arguments.resume);
   TurnTaker turn(arguments.turns);
   if (leader) report::check_outside_export(config, "--trace", arguments.trace_file);
-  report::StepTrace trace(arguments.trace_file, place.rank);
-  report::RunReport report(report_settings(arguments, place, out), config, place.rank);
+  StepTrace trace(arguments.trace_file, place.rank);
+  run::RunReport report(report_settings(arguments, place, out), config, place.rank);
   report.check_apart(trace.file());
   if (const std::string earlier = report.earlier_run("--resume"); !earlier.empty() && !arguments.resume)
     throw UserError(earlier);
-  runtime::RunFiles files = runtime::open_training(config, place.rank);
+  run::RunFiles files = run::open_training(config, place.rank);
   const std::string export_dtype = checked_export_dtype(arguments, config, files);
-  const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
-  const runtime::MakeGroups make_groups = runtime::launch_groups(place, asked(arguments));
-  const std::optional<double> predicted_step_s = runtime::settle_offload(
-      resolved, rank, std::max(place.local_size, 1), make_groups, leader && arguments.report.progress);
+  const stage::RankNumbers rank{place.rank, place.size, place.local_rank};
+  const stage::MakeGroups make_groups = run::launch_groups(place, asked(arguments));
+  const std::optional<double> predicted_step_s = plan::settle_offload(resolved, rank, std::max(place.local_size, 1),
+                                                                      make_groups, leader && arguments.report.progress);
 
-  runtime::Run run(resolved, std::move(files), rank, make_groups);
+  run::Run run(resolved, std::move(files), rank, make_groups);
   run.stop_when(StopSignals::requested);
   run.try_writing(config.export_path, export_dtype);
-  std::optional<runtime::Resumed> resumed;
-  if (arguments.resume) resumed = runtime::resume(run, resolved, *arguments.resume);
+  std::optional<checkpoint::Resumed> resumed;
+  if (arguments.resume) resumed = run::resume(run, resolved, *arguments.resume);
   if (!resumed)
     run.fill();
   else if (leader && arguments.report.progress)
@@ -140,9 +139,9 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   const std::int64_t first_step = run.steps_done();
   report.begin(run);
   trace.begin(run, arguments.report.warmup_steps, arguments.trace_steps);
-  std::vector<runtime::TrainingObserver*> observers{&trace, &report, &turn};
+  std::vector<run::TrainingObserver*> observers{&trace, &report, &turn};
   if (arguments.observer != nullptr) observers.push_back(arguments.observer);
-  const std::string saved_in = runtime::train(run, observers);
+  const std::string saved_in = run::train(run, observers);
   trace.finish(run);
   report.end(run, saved_in, predicted_step_s);
   if (!config.export_path.empty() && run.stopped_by() == 0) run.export_weights(config.export_path, export_dtype);
@@ -161,13 +160,13 @@ void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run) {
   add_nproc(command, run.nproc, run.oversubscribe);
 }
 
-void log_deepspeed(const runtime::ResolvedRun& run) {
+void log_deepspeed(const resolve::ResolvedRun& run) {
   if (!run.translation) return;
-  for (const config::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
+  for (const resolve::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
 }
 
-int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run, const std::string& answer) {
-  launch::RankProgram program;
+int start_ranks(const RunArguments& arguments, const resolve::ResolvedRun& run, const std::string& answer) {
+  ranks::RankProgram program;
   program.ranks = arguments.nproc;
   program.oversubscribe = arguments.oversubscribe;
   program.arguments = arguments.command_line;
@@ -177,20 +176,20 @@ int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run, 
     program.arguments.insert(program.arguments.end(),
                              {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch), "--set",
                               "train.accumulation=" + std::to_string(run.config.train.accumulation)});
-  return launch::run_ranks(program);
+  return ranks::run_ranks(program);
 }
 
 int train_command(const RunArguments& arguments, std::ostream& out) {
-  const launch::LaunchPlace place = launch::read_environment();
-  if (!launch::starts_ranks(arguments.nproc, place)) return train_one_rank(arguments, place, out);
-  const runtime::ResolvedRun run =
-      runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
+  const group::LaunchPlace place = group::read_environment();
+  if (!ranks::starts_ranks(arguments.nproc, place)) return train_one_rank(arguments, place, out);
+  const resolve::ResolvedRun run =
+      resolve::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
   if (logs_config(arguments)) log_deepspeed(run);
-  runtime::check_memory_budget(run);
-  runtime::check_resume(run, arguments.resume);  // report errors once, not from every rank
+  resolve::check_memory_budget(run);
+  run::check_resume(run, arguments.resume);  // report errors once, not from every rank
   check_before_ranks(run);
   const int status =
-      start_ranks(arguments, run, runtime::StopSignals::text_of(answer_to_signals(arguments, launch::LaunchPlace{})));
+      start_ranks(arguments, run, StopSignals::text_of(answer_to_signals(arguments, group::LaunchPlace{})));
   if (!run.config.checkpoint.path.empty())
     checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
   return status;

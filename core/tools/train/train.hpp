@@ -26,23 +26,23 @@ struct RunArguments {
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
   std::string export_dtype;           // of the exported weights: see export_type(); empty: float32
   report::ReportSettings report;
-  std::string trace_file;                         // see step_trace.hpp; empty: nothing is traced
-  std::int64_t trace_steps = 10;                  // after the warm-up
-  runtime::TrainingObserver* observer = nullptr;  // of a program that calls train_command(); null: none
-  std::string turns;                              // see tools/train/turn.hpp; empty: none
-  bool quiet_config = false;              // do not log a ds_config's keys; for ranks, because their launcher has
-  std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks
+  std::string trace_file;                     // see step_trace.hpp; empty: nothing is traced
+  std::int64_t trace_steps = 10;              // after the warm-up
+  run::TrainingObserver* observer = nullptr;  // of a program that calls train_command(); null: none
+  std::string turns;                          // see tools/train/turn.hpp; empty: none
+  bool quiet_config = false;                  // do not log a ds_config's keys; for ranks, because their launcher has
+  std::vector<std::string> command_line;      // this process's arguments without the program's name, for starting ranks
 };
 
 // The options that train and eval share.
 void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run);
 
 // Logs the effect of every key of a ds_config.
-void log_deepspeed(const runtime::ResolvedRun& run);
+void log_deepspeed(const resolve::ResolvedRun& run);
 
 // Starts nproc ranks of this program with the same command line and with what `run` has resolved for all of them.
 // `answer`: see RankProgram. Returns the exit status.
-int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run, const std::string& answer = {});
+int start_ranks(const RunArguments& arguments, const resolve::ResolvedRun& run, const std::string& answer = {});
 
 // With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one
 // rank. Returns the exit status.

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 
-namespace strata::runtime {
+namespace strata::cli {
 
 Turn::Turn(const std::string& pipes) {
   if (pipes.empty()) return;
@@ -31,4 +31,4 @@ void Turn::wait(const std::function<int()>& stop_requested) const {
   if (done != 1) throw EnvironmentError("the comparison that started this run has ended");
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

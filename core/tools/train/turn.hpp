@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-namespace strata::runtime {
+namespace strata::cli {
 
 class Turn {
  public:
@@ -24,4 +24,4 @@ class Turn {
   int arrivals_ = -1;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::cli

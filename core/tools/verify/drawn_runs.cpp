@@ -99,11 +99,11 @@ class Drawing {
     std::vector<std::string> devices{"", "none"};
     for (const config::PluginChoice* own : small_.config().offload.homes())  // one that two categories share
       if (std::ranges::find(devices, own->plugin) == devices.end()) devices.push_back(own->plugin);
-    for (const plugin_host::Manifest* plugin : usable(PluginKind::OffloadDevice)) devices.push_back(plugin->name);
+    for (const plugins::Manifest* plugin : usable(PluginKind::OffloadDevice)) devices.push_back(plugin->name);
     const std::string device = choose(slot + ".plugin", devices);
     if (device.empty()) return;
     if (device != "none") {
-      const plugin_host::Manifest& found = registry().find(PluginKind::OffloadDevice, device).manifest;
+      const plugins::Manifest& found = registry().find(PluginKind::OffloadDevice, device).manifest;
       if (std::ranges::find(found.options, "path", &OptionSpec::name) != found.options.end())
         set(slot + "." + found.name + ".path", folder_);
     }
@@ -114,7 +114,7 @@ class Drawing {
   // own is not one of many.
   bool other(const config::PluginChoice& choice) {
     std::map<std::string, std::vector<std::string>> by_abilities;
-    for (const plugin_host::Manifest* plugin : usable(*plugin_kind_from_string(choice.kind))) {
+    for (const plugins::Manifest* plugin : usable(*plugin_kind_from_string(choice.kind))) {
       if (plugin->name == choice.name) continue;
       std::string abilities;
       for (const Capability capability : plugin->capabilities) abilities += " " + std::string(to_string(capability));
@@ -130,11 +130,11 @@ class Drawing {
   }
 
   // None that trains in a way of its own.
-  std::vector<const plugin_host::Manifest*> usable(PluginKind kind) const {
-    std::vector<const plugin_host::Manifest*> plugins;
-    for (const plugin_host::FoundPlugin* plugin : registry().list())
+  std::vector<const plugins::Manifest*> usable(PluginKind kind) const {
+    std::vector<const plugins::Manifest*> plugins;
+    for (const plugins::FoundPlugin* plugin : registry().list())
       if (plugin->problem.empty() && plugin->shadowed_by.empty() && plugin->manifest.kind == kind &&
-          plugin->manifest.equivalence.kind != plugin_host::Equivalence::Kind::Simulated)
+          plugin->manifest.equivalence.kind != plugins::Equivalence::Kind::Simulated)
         plugins.push_back(&plugin->manifest);
     return plugins;
   }
@@ -146,8 +146,8 @@ class Drawing {
     }
   }
 
-  plugin_host::PluginRegistry& registry() const { return *small_.resolved.registry; }
-  const plugin_host::Manifest& manifest(const config::PluginChoice& choice) const {
+  plugins::PluginRegistry& registry() const { return *small_.resolved.registry; }
+  const plugins::Manifest& manifest(const config::PluginChoice& choice) const {
     return registry().find(*plugin_kind_from_string(choice.kind), choice.plugin).manifest;
   }
 

@@ -9,7 +9,7 @@ namespace strata::verify {
 
 namespace {
 
-using report::formatted;
+using text::formatted;
 
 std::string joined(const std::vector<std::string>& parts, const std::string& between) {
   std::string text;
@@ -62,7 +62,7 @@ std::string guess_by_factor(const Findings& findings, double factor) {
     if (many > 1 && about(factor, many)) counted.push_back(division);
     if (many > 1 && about(factor, 1.0 / many)) averaged.push_back(division);
   }
-  const std::string times = formatted("it is %.4g times the right one", factor);
+  const std::string times = text::formatted("it is %.4g times the right one", factor);
   if (!counted.empty()) return times + ": summed over the " + names_of(counted) + " though each already has all of it";
   if (!averaged.empty())
     return times + ": a mean over the " + names_of(averaged) + " where a sum belongs, or one of them alone";
@@ -100,8 +100,8 @@ std::string layer_of(const Findings& findings, const std::string& parameter) {
 
 std::string first_wrong(const Findings& findings, const WrongStep& wrong, const WrongGradient& gradient) {
   return gradient.parameter + " of " + layer_of(findings, gradient.parameter) +
-         formatted(", which is %.2g of its norm away in step %lld (rounding: up to %.1g)", gradient.apart,
-                   static_cast<long long>(wrong.step + 1), gradient.bound);
+         text::formatted(", which is %.2g of its norm away in step %lld (rounding: up to %.1g)", gradient.apart,
+                         static_cast<long long>(wrong.step + 1), gradient.bound);
 }
 
 }  // namespace
@@ -134,27 +134,28 @@ std::string described(const CheckedRun& small) {
 std::string to_text(const Findings& findings) {
   std::string text = described(findings.small) + "\n";
   if (!findings.agreement.wrong) {
-    text += formatted(
+    text += text::formatted(
         "equal: the gradients of %zu parameters, norms and losses of %zu steps are one process's; of what "
         "rounding may do it did",
         findings.agreement.parameters, findings.agreement.steps);
     for (const auto& [precision, part] : findings.rounding)
-      text += formatted(" %.0f %% in ", 100.0 * part) + precision +
+      text += text::formatted(" %.0f %% in ", 100.0 * part) + precision +
               (precision == findings.rounding.rbegin()->first ? "\n" : ",");
-    if (findings.near > 0) text += formatted("equal, too: %lld runs near it\n", static_cast<long long>(findings.near));
+    if (findings.near > 0)
+      text += text::formatted("equal, too: %lld runs near it\n", static_cast<long long>(findings.near));
     return text;
   }
   if (!findings.changes.empty())
-    text +=
-        formatted("The config's own run is right. Of runs near it number %lld is wrong; made simpler, it differs by: ",
-                  static_cast<long long>(findings.near)) +
-        joined(findings.changes, ", ") + "\n";
+    text += text::formatted(
+                "The config's own run is right. Of runs near it number %lld is wrong; made simpler, it differs by: ",
+                static_cast<long long>(findings.near)) +
+            joined(findings.changes, ", ") + "\n";
   const WrongStep& wrong = *findings.agreement.wrong;
   const WrongGradient* const gradient = first_in_backward(findings);
-  text += formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
-                    wrong.gradients.size(), findings.agreement.parameters);
-  if (wrong.norm) text += formatted(", the norm (%.6g times the right one)", wrong.norm->factor.value_or(NAN));
-  if (wrong.loss) text += formatted(", the loss (%.2g away)", wrong.loss->apart);
+  text += text::formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
+                          wrong.gradients.size(), findings.agreement.parameters);
+  if (wrong.norm) text += text::formatted(", the norm (%.6g times the right one)", wrong.norm->factor.value_or(NAN));
+  if (wrong.loss) text += text::formatted(", the loss (%.2g away)", wrong.loss->apart);
   text += "\n";
   if (gradient != nullptr) text += "first in backward: " + first_wrong(findings, wrong, *gradient) + "\n";
   if (!findings.tried.empty())

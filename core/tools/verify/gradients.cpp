@@ -9,7 +9,7 @@ namespace strata::verify {
 
 namespace {
 
-using report::GradientSums;
+using compare::GradientSums;
 
 // The larger difference of the two sums, relative to the norm of `right`.
 double apart(const GradientSums& one, const GradientSums& right) {

@@ -25,7 +25,7 @@
 
 namespace strata::verify {
 
-using Recorded = report::ComparedVariant;
+using Recorded = compare::ComparedVariant;
 
 struct Bounds {
   double rounding = 0.0;  // half a unit of the last place of the precision, relative

@@ -23,12 +23,12 @@ struct VerifyArguments {
 };
 
 int verify_run(const VerifyArguments& arguments) {
-  launch::check_alone("strata verify");
+  ranks::check_alone("strata verify");
   const verify::Findings findings = verify::verify(arguments.run, arguments.search, arguments.keep, !arguments.quiet);
   if (arguments.format == "json")
-    std::cout << to_json(findings).dump(2) << "\n";
+    std::cout << verify::to_json(findings).dump(2) << "\n";
   else
-    std::cout << to_text(findings);
+    std::cout << verify::to_text(findings);
   return findings.agreement.wrong ? 1 : 0;
 }
 

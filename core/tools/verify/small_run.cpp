@@ -50,8 +50,8 @@ std::vector<std::string> with(const Run& user_run, const std::vector<std::string
 // what is not there, or is no number: resolving says that.
 std::int64_t given_ranks(const Run& user_run) {
   std::vector<config::Node> trees = config::read_trees(user_run.config, user_run.settings);
-  const plugin_host::EnginePlugins plugins(plugin_host::open_registry(config::plugin_path(trees)));
-  if (const config::Dialect* dialect = config::dialect_of(trees[1])) dialect->translate(trees, plugins, {});
+  const plugins::EnginePlugins plugins(plugins::open_registry(config::plugin_path(trees)));
+  if (const resolve::Dialect* dialect = resolve::dialect_of(trees[1])) dialect->translate(trees, plugins, {});
   std::int64_t ranks = 1;
   for (const char* key : {"parallel.pipeline", "parallel.tensor"}) {
     std::string text = "1";
@@ -63,8 +63,8 @@ std::int64_t given_ranks(const Run& user_run) {
   return ranks;
 }
 
-runtime::ResolvedRun read(const Run& run) {
-  return runtime::read_run(run.config, run.settings, config::World::started_here(run.ranks),
+resolve::ResolvedRun read(const Run& run) {
+  return resolve::read_run(run.config, run.settings, config::World::started_here(run.ranks),
                            config::DataSection::Optional);
 }
 
@@ -131,7 +131,7 @@ bool is_of_other_device(const std::string& communicator) {
 }
 
 // As the user has it; where plugins of its device are not built here, as for this machine's.
-runtime::ResolvedRun read_here(Run own) {
+resolve::ResolvedRun read_here(Run own) {
   try {
     return read(own);
   } catch (const UserError&) {
@@ -157,7 +157,7 @@ std::vector<std::string> under_names(std::vector<std::string> settings, const co
 }
 
 // What is small, or only here, whatever the model. `promise`: the scheduler's.
-std::vector<std::string> surroundings(const config::RunConfig& config, const plugin_host::Equivalence& promise,
+std::vector<std::string> surroundings(const config::RunConfig& config, const plugins::Equivalence& promise,
                                       const std::string& folder) {
   std::vector<std::string> settings{"model.seq_len=" + std::to_string(sequence_length),
                                     default_plugin("data"),
@@ -178,7 +178,7 @@ std::vector<std::string> surroundings(const config::RunConfig& config, const plu
   for (const config::Key& key : config::keys())  // no other file but the tokens is read or written
     if (key.effect.per_host() && key.option.name != "data.path") settings.push_back(key.option.name + R"(="")");
   // Where stages update by themselves, every token must count.
-  if (promise.kind == plugin_host::Equivalence::Kind::Simulated) settings.push_back("data.documents=packed");
+  if (promise.kind == plugins::Equivalence::Kind::Simulated) settings.push_back("data.documents=packed");
   if (is_of_other_device(config.communicator.plugin.name)) settings.push_back("communicator.plugin=auto");
   for (const config::PluginChoice* home : config.offload.homes())
     if (home->options.contains("path")) settings.push_back(home->slot + "." + home->name + ".path=" + folder);
@@ -206,22 +206,22 @@ std::string default_plugin(const std::string& slot) {
   return key + "=" + node->text;
 }
 
-plugin_host::Equivalence equivalence(const CheckedRun& run, const config::PluginChoice& choice) {
-  return plugin_host::equivalence_of(
+plugins::Equivalence equivalence(const CheckedRun& run, const config::PluginChoice& choice) {
+  return plugins::equivalence_of(
       run.resolved.registry->find(*plugin_kind_from_string(choice.kind), choice.plugin).manifest, choice.options);
 }
 
 CheckedRun check(Run run) {
   CheckedRun checked{std::move(run), {}};
   checked.resolved = read(checked.run);
-  runtime::check_run(checked.config(), *checked.resolved.registry);
+  plan::check_run(checked.config(), *checked.resolved.registry);
   return checked;
 }
 
 std::optional<CheckedRun> try_check(Run run) {
   try {
     return check(std::move(run));
-  } catch (const runtime::WrongOrders&) {
+  } catch (const program::WrongOrders&) {
     throw;
   } catch (const UserError&) {
     return std::nullopt;
@@ -233,7 +233,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   Run own = user_run;  // as the user has it
   own.ranks = user_run.ranks > 0 ? user_run.ranks : static_cast<int>(2 * mesh);
   own.settings = with(user_run, {"parallel.data=auto", "train.micro_batch=1", "train.global_batch=auto"});
-  const runtime::ResolvedRun resolved = read_here(own);
+  const resolve::ResolvedRun resolved = read_here(own);
   const config::RunConfig& config = resolved.config;
   if (config.step_policy == config::StepPolicy::Local)
     throw UserError(
@@ -242,8 +242,8 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   const Run named{user_run.config, under_names(user_run.settings, config), 0};
   std::vector<std::string> fixed = surroundings(
       config,
-      plugin_host::equivalence_of(resolved.registry->find(PluginKind::Scheduler, config.scheduler.plugin).manifest,
-                                  config.scheduler.options),
+      plugins::equivalence_of(resolved.registry->find(PluginKind::Scheduler, config.scheduler.plugin).manifest,
+                              config.scheduler.options),
       folder);
   fixed.push_back("data.path=" + write_tokens(folder));
   const std::vector<OptionSpec>& options =
@@ -261,7 +261,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
         settings.push_back(format("train.accumulation={}", accumulation));
         try {
           CheckedRun small = check({named.config, with(named, settings), static_cast<int>(mesh * data)});
-          const std::int64_t parameters = runtime::parameters_of(*asked<Model>(small, small.config().model.plugin));
+          const std::int64_t parameters = plan::parameters_of(*asked<Model>(small, small.config().model.plugin));
           if (parameters > most_parameters)
             throw UserError(
                 "the smallest model that can be made of {}/{} has {} parameters: its sizes have no names that are "
@@ -269,7 +269,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
                 "model.SIZE=N",
                 config.model.plugin.kind, config.model.plugin.name, parameters);
           return small;
-        } catch (const runtime::WrongOrders& error) {  // at no size is that right
+        } catch (const program::WrongOrders& error) {  // at no size is that right
           throw UserError(
               "with train.accumulation={}, {}\nA scheduler refuses numbers of micro-batches that it does not take by "
               "an error of its own",
@@ -284,7 +284,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
 namespace {
 
 bool has_own_way(const CheckedRun& run) {
-  return equivalence(run, run.config().scheduler).kind == plugin_host::Equivalence::Kind::Simulated;
+  return equivalence(run, run.config().scheduler).kind == plugins::Equivalence::Kind::Simulated;
 }
 
 // The run without its mesh, in `parts` micro-batches.

@@ -22,7 +22,7 @@ struct Run {
 // A run and what its config resolves to.
 struct CheckedRun {
   Run run;
-  runtime::ResolvedRun resolved;
+  resolve::ResolvedRun resolved;
   const config::RunConfig& config() const { return resolved.config; }
 };
 
@@ -63,12 +63,12 @@ std::string default_plugin(const std::string& slot);
 // A plugin of the run that is only asked.
 template <class Interface>
 std::unique_ptr<Interface> asked(const CheckedRun& run, const config::PluginChoice& choice) {
-  plugin_host::PluginRegistry& registry = *run.resolved.registry;
-  const auto context = plugin_host::asking_context(registry.find(kind_of<Interface>, choice.plugin), choice.options);
+  plugins::PluginRegistry& registry = *run.resolved.registry;
+  const auto context = plugins::asking_context(registry.find(kind_of<Interface>, choice.plugin), choice.options);
   return registry.create<Interface>(choice.plugin, *context);
 }
 
 // The plugin's promise with these options, by its manifest.
-plugin_host::Equivalence equivalence(const CheckedRun& run, const config::PluginChoice& choice);
+plugins::Equivalence equivalence(const CheckedRun& run, const config::PluginChoice& choice);
 
 }  // namespace strata::verify

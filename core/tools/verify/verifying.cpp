@@ -35,10 +35,10 @@ constexpr std::int64_t steps_near = 3;         // of every drawn run, so that th
 constexpr std::uint64_t drawn_to_choose = 16;  // of so many, the one that shows most is run
 
 Bounds bounds_of(const CheckedRun& run) {
-  using Kind = plugin_host::Equivalence::Kind;
+  using Kind = plugins::Equivalence::Kind;
   const config::RunConfig& config = run.config();
   const at::ScalarType dtype = asked<PrecisionPolicy>(run, config.precision)->activation();
-  const plugin_host::Equivalence own = equivalence(run, config.precision);
+  const plugins::Equivalence own = equivalence(run, config.precision);
   constexpr double of_16_bits = 2e-2;  // what such formats promise; one that promises less rounds more
   Bounds bounds;
   bounds.rounding = std::exp2(own.kind == Kind::Bitwise ? -24 : dtype == at::kHalf ? -11 : -9);
@@ -46,7 +46,7 @@ Bounds bounds_of(const CheckedRun& run) {
   bounds.tokens = config.train.global_batch * config.model.seq_len;
   bounds.tensor_ranks = config.parallel.size(Axis::Tensor);
   for (const config::PluginChoice* choice : config.plugins()) {
-    const plugin_host::Equivalence promise = equivalence(run, *choice);
+    const plugins::Equivalence promise = equivalence(run, *choice);
     if (choice != &config.precision && promise.kind == Kind::Tolerance)
       bounds.declared = std::max(bounds.declared, promise.bound);
   }
@@ -88,7 +88,7 @@ class Verifying {
     }();
     std::map<std::string, double> rounding;
     std::optional<CheckedRun> exact;
-    if (equivalence(small, small.config().precision).kind != plugin_host::Equivalence::Kind::Bitwise) {
+    if (equivalence(small, small.config().precision).kind != plugins::Equivalence::Kind::Bitwise) {
       exact = check({small.run.config, added(small.run.settings, {default_plugin("precision")}), small.run.ranks});
       Findings findings = run(*exact, own_steps(*exact));
       if (findings.agreement.wrong) return findings;
@@ -261,7 +261,7 @@ class Verifying {
     const Ticker ticker(what, say_);
     const bool several = run.ranks > 1;
     Recorded recorded;
-    cli::VariantRuns(several ? run.ranks : 0, /*oversubscribe=*/several, /*warmup_steps=*/0)
+    compare::VariantRuns(several ? run.ranks : 0, /*oversubscribe=*/several, /*warmup_steps=*/0)
         .record({what, run.config, run.settings}, steps, recorded);
     return recorded;
   }

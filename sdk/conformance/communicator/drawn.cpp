@@ -210,7 +210,7 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
     });
   });
   threads.run("shutdown()", patience, [run](int rank) { run->guarded([&] { run->shut_down(rank); }); });
-  const bool in_rank_order = subject.manifest().equivalence.kind == plugin_host::Equivalence::Kind::Bitwise;
+  const bool in_rank_order = subject.manifest().equivalence.kind == plugins::Equivalence::Kind::Bitwise;
   for (const std::vector<DrawnOperation>& round : run->program.rounds)
     for (std::size_t i = 0; i < round.size(); ++i)
       check(round[i], run->program.groups[round[i].group], in_rank_order, round[i].is_again ? &round[i - 1] : nullptr);

@@ -10,7 +10,7 @@ namespace strata::conformance {
 
 namespace {
 
-using plugin_host::Manifest;
+using plugins::Manifest;
 
 bool is_blank(const std::string& text) {
   return text.find_first_not_of(" \t\n") == std::string::npos;
@@ -60,8 +60,8 @@ void one_libtorch_is_needed(Subject& subject) {
 
 void loads(Subject& subject) {
   try {
-    plugin_host::load_library(subject.file(), subject.manifest());
-  } catch (const plugin_host::DamagedFile& damage) {
+    plugins::load_library(subject.file(), subject.manifest());
+  } catch (const plugins::DamagedFile& damage) {
     throw Failure(std::string("it ") + damage.what());
   }
 }

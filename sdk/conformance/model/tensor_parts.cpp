@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "conformance/model/checks.hpp"
-#include "step/linear.hpp"
+#include "stage/linear.hpp"
 
 namespace strata::conformance::model_checks {
 
@@ -56,7 +56,7 @@ void tensor_parts_agree(const ModelWorld& world) {
       at::set_num_threads(1);
       const auto index = static_cast<std::size_t>(group.rank());
       const BuiltModel part(**models[index],
-                            std::make_unique<runtime::Linear>(products, "precision/plain", group.rank(), shape, &group),
+                            std::make_unique<stage::Linear>(products, "precision/plain", group.rank(), shape, &group),
                             group.rank(), 5);
       parts[index] = Gradients(part, batch);
     });

@@ -339,11 +339,11 @@ void check_frozen(const PartitionWorld& world, PartitionRank& rank) {
 }  // namespace
 
 double tolerance_of(Subject& subject, const fakes::OptionTexts& options) {
-  const plugin_host::Equivalence equivalence =
-      plugin_host::equivalence_of(subject.manifest(), subject.library().values(options));
-  if (equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
+  const plugins::Equivalence equivalence =
+      plugins::equivalence_of(subject.manifest(), subject.library().values(options));
+  if (equivalence.kind == plugins::Equivalence::Kind::Simulated)
     throw Skip("the plugin promises the results of " + equivalence.reference + ", which the kit cannot run");
-  return equivalence.kind == plugin_host::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;
+  return equivalence.kind == plugins::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;
 }
 
 void carry_out(Subject& subject, const PartitionWorld& world, double tolerance) {

@@ -6,7 +6,7 @@ namespace {
 
 void drawn(Subject& subject) {
   // The kit cannot run a policy whose results another plugin's must have.
-  const bool has_products = subject.manifest().equivalence.kind != plugin_host::Equivalence::Kind::Simulated;
+  const bool has_products = subject.manifest().equivalence.kind != plugins::Equivalence::Kind::Simulated;
   search(subject, "precision.drawn", 500, [&](Subject& of, Draws& draws, const Tell& tell) {
     return draws.between(0, 3) == 3 || !has_products ? precision_checks::steps_are_right(of, draws, tell)
                                                      : precision_checks::products_are_right(of, draws, tell);

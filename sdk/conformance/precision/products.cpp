@@ -77,8 +77,8 @@ void compare(const at::Tensor& found, const at::Tensor& expected, const at::Tens
 }
 
 double bound_of(Subject& subject, at::ScalarType dtype, std::int64_t terms) {
-  const plugin_host::Equivalence& equivalence = subject.manifest().equivalence;
-  const double own = equivalence.kind == plugin_host::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;
+  const plugins::Equivalence& equivalence = subject.manifest().equivalence;
+  const double own = equivalence.kind == plugins::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;
   // One rounding of the result, and one of each partial sum in the accumulator, which is at least fp32.
   const double accumulator = std::min(precision_of(dtype), precision_of(at::kFloat));
   return std::max(own, precision_of(dtype) + static_cast<double>(terms + 2) * accumulator);

@@ -60,7 +60,7 @@ class Subject {
   Subject(std::string file, std::uint64_t seed, SearchSettings search = {});
 
   const std::string& file() const { return file_; }
-  const plugin_host::Manifest& manifest() const { return manifest_; }
+  const plugins::Manifest& manifest() const { return manifest_; }
   bool can(Capability capability) const;
   // Loads it, the first time.
   const fakes::PluginLibrary& library();
@@ -81,7 +81,7 @@ class Subject {
   std::string file_;
   std::uint64_t seed_;
   SearchSettings search_;
-  plugin_host::Manifest manifest_;
+  plugins::Manifest manifest_;
   std::optional<fakes::PluginLibrary> library_;
 };
 

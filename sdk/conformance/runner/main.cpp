@@ -74,14 +74,14 @@ void describe(CLI::App& app, Arguments& arguments) {
 bool is_name(const std::string& text) {
   const std::size_t slash = text.find('/');
   return slash != std::string::npos && plugin_kind_from_string(text.substr(0, slash)) &&
-         plugin_host::is_plugin_name(text.substr(slash + 1));
+         plugins::is_plugin_name(text.substr(slash + 1));
 }
 
 std::vector<std::string> files_of(const Arguments& arguments) {
   std::vector<std::string> files;
-  const auto registry = plugin_host::open_registry(arguments.plugin_path);
+  const auto registry = plugins::open_registry(arguments.plugin_path);
   if (arguments.all) {
-    for (const plugin_host::FoundPlugin* plugin : registry->list())
+    for (const plugins::FoundPlugin* plugin : registry->list())
       if (plugin->shadowed_by.empty()) files.push_back(plugin->file);
     if (files.empty()) throw UserError("--all: no plugin found; give folders with STRATA_PLUGIN_PATH or --plugin-path");
   }
@@ -124,8 +124,7 @@ void check_names(const CheckSettings& settings) {
     if (std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return chosen({name}, one.name); })) continue;
     std::vector<std::string> names;
     for (const Case& one : cases) names.emplace_back(one.name);
-    throw UserError("--only {}: unknown case; the nearest is {}; --list prints all", name,
-                    config::nearest(name, names));
+    throw UserError("--only {}: unknown case; the nearest is {}; --list prints all", name, text::nearest(name, names));
   }
 }
 
@@ -161,7 +160,7 @@ int check(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  cli::open_standard_streams();
+  text::open_standard_streams();
   text::print_only_what_is_printable();
   CLI::App app("Run the conformance kit on plugins: check that they fulfil the contract of their kind",
                "strata plugins check");
@@ -176,7 +175,7 @@ int main(int argc, char* argv[]) {
   if (arguments.deadline > 0) arguments.settings.deadline = std::chrono::seconds(arguments.deadline);
   arguments.settings.skip_what_cannot_load = arguments.all;
   try {
-    return plugin_host::for_program([&] {
+    return plugins::for_program([&] {
       check_names(arguments.settings);
       return arguments.list ? list_cases(arguments) : check(arguments);
     });

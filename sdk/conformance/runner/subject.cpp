@@ -9,8 +9,8 @@ namespace strata::conformance {
 Subject::Subject(std::string file, std::uint64_t seed, SearchSettings search)
     : file_(std::move(file)), seed_(seed), search_(std::move(search)) {
   try {
-    plugin_host::parse_manifest(plugin_host::read_elf_section(file_, ".strata"), manifest_);
-  } catch (const plugin_host::DamagedFile& error) {
+    plugins::parse_manifest(plugins::read_elf_section(file_, ".strata"), manifest_);
+  } catch (const plugins::DamagedFile& error) {
     throw UserError("{} {}", file_, error.what());
   }
 }

@@ -28,7 +28,7 @@ namespace {
 
 struct Schedule {
   Placement placement;
-  runtime::ComputeOrders orders;
+  program::ComputeOrders orders;
 };
 
 std::string to_string(const PipelineShape& shape) {
@@ -95,7 +95,7 @@ std::optional<Schedule> ask(const Scheduler& scheduler, const SchedulerWorld& wo
     return std::nullopt;
   }
   const bool is_whole = schedule.placement.layers_of_chunk.size() == static_cast<std::size_t>(world.shape.chunks());
-  if (world.knows_costs && is_whole) placed = runtime::with_costs(world.shape, world.layers, schedule.placement);
+  if (world.knows_costs && is_whole) placed = program::with_costs(world.shape, world.layers, schedule.placement);
   schedule.orders.resize(static_cast<std::size_t>(world.shape.stages));
   for (int i = 0; i < world.shape.stages; ++i) {
     const int stage = last_stage_first ? world.shape.stages - 1 - i : i;
@@ -194,8 +194,8 @@ void check_updates(const PipelineShape& shape, const Schedule& schedule) {
   }
 }
 
-runtime::LayerOptions one_parameter_a_layer(int layers) {
-  runtime::LayerOptions options;
+program::LayerOptions one_parameter_a_layer(int layers) {
+  program::LayerOptions options;
   options.recompute.assign(static_cast<std::size_t>(layers), false);
   for (int layer = 0; layer < layers; ++layer) {
     options.parameters.flat_parameters.push_back({10, true});
@@ -209,16 +209,16 @@ void check_by_the_engine(const std::string& name, const Scheduler& scheduler, co
                          const Schedule& schedule) {
   const PipelineShape& shape = world.shape;
   const auto layers = static_cast<int>(world.layers.size());
-  runtime::validate_placement(name, schedule.placement, shape, layers);
-  runtime::validate_orders(name, schedule.orders, schedule.placement, shape);
+  program::validate_placement(name, schedule.placement, shape, layers);
+  program::validate_orders(name, schedule.orders, schedule.placement, shape);
   std::vector<std::optional<int>> declared;
   for (int stage = 0; stage < shape.stages; ++stage) declared.push_back(scheduler.peak_live(shape, stage));
-  runtime::validate_peak_live(name, schedule.orders, schedule.placement, declared);
+  program::validate_peak_live(name, schedule.orders, schedule.placement, declared);
   if (shape.chunks() * shape.micro_batches > 64) return;
-  const runtime::StepPlan plan{shape, schedule.placement, schedule.orders};
+  const program::StepPlan plan{shape, schedule.placement, schedule.orders};
   // Copies are kept of parameters that stay: a stage that updates within the step releases none.
   const Lookahead lookahead =
-      runtime::updates_within_step(schedule.orders) > 0 ? Lookahead{.resident = true} : Lookahead{1, 20, 0, 40};
+      program::updates_within_step(schedule.orders) > 0 ? Lookahead{.resident = true} : Lookahead{1, 20, 0, 40};
   for (int stage = 0; stage < shape.stages; ++stage)
     lower_training(plan, one_parameter_a_layer(layers), lookahead, stage);
 }
@@ -340,7 +340,7 @@ void large_pipelines_are_quick(Subject& subject) {
     require(seconds < bound_s,
             format("{}, 130 layers: placing and ordering all stages took {} s of a processor; the bound is {} s",
                    to_string(shape), seconds, bound_s));
-    runtime::validate_orders(full_name(subject.manifest()), schedule->orders, schedule->placement, shape);
+    program::validate_orders(full_name(subject.manifest()), schedule->orders, schedule->placement, shape);
   }
   if (taken == 0) throw Skip("the plugin refuses 16 to 64 stages with 1, 2 and 4 chunks");
 }
@@ -361,7 +361,7 @@ void drawn_pipelines_are_right(Subject& subject) {
     }
     const std::optional<Schedule> schedule = ask(**scheduler, world);
     if (!schedule) return false;
-    runtime::validate_placement(name, schedule->placement, world.shape, static_cast<int>(world.layers.size()));
+    program::validate_placement(name, schedule->placement, world.shape, static_cast<int>(world.layers.size()));
     check_actions(world.shape, *schedule);
     require(of.can(Capability::SplitsBackward) || !splits(*schedule),
             "it splits a backward and does not declare splits_backward, so models that cannot split backward would be "

@@ -31,7 +31,7 @@ class Diverging {
     try {
       on_engines(1, config_.file(), settings(steps, rate), [&](const LocalRank& rank) {
         if (!rank.engine.resume()) rank.run.fill();
-        runtime::train(rank.run, {});
+        run::train(rank.run, {});
       });
     } catch (const EnvironmentError& ended) {
       error = ended.what();

@@ -6,7 +6,8 @@
 #include "checkpoint/resume_rules.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::checkpoint;
+using namespace strata::step;
 using Catch::Matchers::Contains;
 using config::OptionValue;
 

@@ -99,8 +99,8 @@ class Rank {
   }
 
   void save(const std::filesystem::path& folder, std::vector<checkpoint::SavedFile>& files) {
-    runtime::StateShard shard(folder, checkpoint::shard_name(static_cast<std::int64_t>(files.size()), 6), *state_,
-                              false);
+    checkpoint::StateShard shard(folder, checkpoint::shard_name(static_cast<std::int64_t>(files.size()), 6), *state_,
+                                 false);
     while (shard.advance(64)) {
     }
     files.push_back(shard.saved());
@@ -172,7 +172,7 @@ TEST_CASE("initial values, saved ranges and what is read of them depend on no cu
       for (int t = 0; t < other_tensor; ++t) {
         Rank rank(d, other_data, t, other_tensor);
         for (const state::OptimizerState::Entry& entry : rank.state().entries())
-          runtime::read_entry(source, rank.state(), entry, false);
+          checkpoint::read_entry(source, rank.state(), entry, false);
         check_values(rank);
       }
 }

@@ -25,14 +25,14 @@ namespace {
 using namespace strata;
 
 struct Rank {
-  launch::LaunchPlace place;
+  group::LaunchPlace place;
   std::chrono::milliseconds timeout;
-  runtime::RunStore* store;
-  runtime::GroupFactory& factory;
-  runtime::GroupSettings settings;
+  group::RunStore* store;
+  group::GroupFactory& factory;
+  group::GroupSettings settings;
 
   std::unique_ptr<CheckedGroup> world() const {
-    runtime::GroupRequest request{"world", {}};
+    group::GroupRequest request{"world", {}};
     for (int rank = 0; rank < place.size; ++rank) request.members.push_back(rank);
     return factory.make(request);
   }
@@ -52,7 +52,7 @@ void collectives(const Rank& rank) {
 void several_groups(const Rank& rank) {
   const auto world = rank.world();
   const int half = rank.place.size / 2;
-  runtime::GroupRequest request{rank.place.rank < half ? "low" : "high", {}};
+  group::GroupRequest request{rank.place.rank < half ? "low" : "high", {}};
   for (int other = 0; other < rank.place.size; ++other)
     if ((other < half) == (rank.place.rank < half)) request.members.push_back(other);
   const auto mine = rank.factory.make(request);
@@ -180,7 +180,7 @@ void dropped(const Rank& rank) {
 void two_engines(const Rank& rank) {
   const auto first = rank.world();
   for (int round = 0; round < 2; ++round) {
-    runtime::GroupFactory factory(std::make_unique<runtime::RunStore>(rank.place, rank.timeout), rank.settings);
+    group::GroupFactory factory(std::make_unique<group::RunStore>(rank.place, rank.timeout), rank.settings);
     const auto second = Rank{rank.place, rank.timeout, nullptr, factory, rank.settings}.world();
     for (int i = 0; i < 3; ++i) {
       check_many_in_flight(*second);
@@ -269,22 +269,22 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
                                                 {"leaves_early", leaves_early}};
 
 int play(const std::string& name, std::chrono::milliseconds timeout, const std::string& plugin) {
-  const launch::LaunchPlace place = launch::read_environment();
+  const group::LaunchPlace place = group::read_environment();
   if (name == "absent" && place.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(20));
-  auto store = std::make_unique<runtime::RunStore>(place, timeout);
-  runtime::RunStore* store_pointer = store.get();
-  plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
+  auto store = std::make_unique<group::RunStore>(place, timeout);
+  group::RunStore* store_pointer = store.get();
+  plugins::PluginRegistry registry(plugins::search_folders({}));
   fakes::FakePluginContext context("communicator/" + plugin,
                                    default_options(registry.find(PluginKind::Communicator, plugin).manifest.options));
   const std::unique_ptr<Communicator> communicator = registry.create<Communicator>(plugin, context);
-  runtime::GroupSettings settings;
+  group::GroupSettings settings;
   settings.communicator = communicator.get();
   settings.rank = place.rank;
   settings.local_rank = place.local_rank;
   settings.timeout = timeout;
   settings.interface_address = place.interface_address;
   settings.through_host = name.ends_with("_through_host");
-  runtime::GroupFactory factory(std::move(store), settings);
+  group::GroupFactory factory(std::move(store), settings);
   scenarios.at(name)(Rank{place, timeout, store_pointer, factory, settings});
   return 0;
 }

@@ -15,7 +15,7 @@ namespace {
 const std::vector<std::string> communicators{"gloo", "shm"};
 
 Ended play(int ranks, const std::string& scenario, int deadline_s = 60, const std::string& communicator = "gloo") {
-  strata::launch::RankProgram program;
+  strata::ranks::RankProgram program;
   program.ranks = ranks;
   program.program = STRATA_GROUP_RANKS;
   program.arguments = {scenario, std::to_string(deadline_s), communicator};
@@ -24,7 +24,7 @@ Ended play(int ranks, const std::string& scenario, int deadline_s = 60, const st
 }
 // Ranks that nobody looks after, as under mpirun: rank 0 serves the store.
 std::vector<Ended> play_alone(int ranks, const std::string& scenario, const std::string& communicator) {
-  const int port = strata::launch::ListeningSocket("127.0.0.1", 0).port();
+  const int port = strata::group::ListeningSocket("127.0.0.1", 0).port();
   std::vector<std::thread> waiting;
   std::vector<Ended> ended(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)

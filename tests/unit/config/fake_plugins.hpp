@@ -82,7 +82,7 @@ class FakePlugins : public PluginSource {
     return plugin == "cuda" ? gpu_obstacle : "";
   }
   std::string missing(const std::string& kind, const std::string& plugin) const override {
-    return "no " + kind + " plugin " + shown(plugin) + "; " + suggestion(plugin, names(kind));
+    return "no " + kind + " plugin " + shown(plugin) + "; " + text::suggestion(plugin, names(kind));
   }
 
   void remove(const std::string& plugin) { schemas_.erase(plugin); }

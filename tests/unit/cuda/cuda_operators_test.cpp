@@ -29,8 +29,8 @@ using namespace strata;
 
 namespace {
 
-plugin_host::PluginRegistry& registry() {
-  static plugin_host::PluginRegistry all(plugin_host::search_folders({}));
+plugins::PluginRegistry& registry() {
+  static plugins::PluginRegistry all(plugins::search_folders({}));
   return all;
 }
 

@@ -23,9 +23,9 @@ std::string pack(const DataPackOptions& options) {
   return out.str();
 }
 
-strata::plugin_host::PluginRegistry& registry() {
-  static strata::plugin_host::PluginRegistry plugins(
-      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+strata::plugins::PluginRegistry& registry() {
+  static strata::plugins::PluginRegistry plugins(
+      std::vector<strata::plugins::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
   return plugins;
 }
 

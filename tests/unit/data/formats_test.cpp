@@ -14,6 +14,7 @@
 #include "unit/data/open_tokens.hpp"
 #include "unit/data/token_bytes.hpp"
 
+using namespace strata::cli;
 using namespace strata::data;
 using strata::EnvironmentError;
 using strata::UserError;

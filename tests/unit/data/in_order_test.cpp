@@ -7,7 +7,7 @@
 
 #include "catch.hpp"
 
-using strata::data::InOrder;
+using strata::cli::InOrder;
 
 TEST_CASE("outputs come in the order of their inputs, whatever each takes") {
   for (const int threads : {1, 2, 5}) {

@@ -7,7 +7,7 @@
 #include "temporary_folder.hpp"
 #include "unit/data/open_tokens.hpp"
 
-using namespace strata::data;
+using namespace strata::cli;
 
 TEST_CASE("statistics: range, distinct ids and unigram entropy") {
   const TemporaryFolder folder;

@@ -18,8 +18,8 @@
 using namespace strata;
 
 namespace {
-plugin_host::PluginRegistry& registry() {
-  static plugin_host::PluginRegistry all(plugin_host::search_folders({}));
+plugins::PluginRegistry& registry() {
+  static plugins::PluginRegistry all(plugins::search_folders({}));
   return all;
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("device cuda: usable, or refused in one sentence") {
 
 TEST_CASE("communicator nccl: usable, or refused in one sentence") {
   bool built = false;
-  for (const plugin_host::FoundPlugin* found : registry().list()) built = built || found->manifest.name == "nccl";
+  for (const plugins::FoundPlugin* found : registry().list()) built = built || found->manifest.name == "nccl";
   if (!built) {
     WARN("SKIPPED: built without a CUDA toolkit");
     return;

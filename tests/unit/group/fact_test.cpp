@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 
-using namespace strata::runtime;
+using namespace strata::group;
 
 namespace {
 

@@ -8,7 +8,7 @@
 using namespace strata;
 
 TEST_CASE("a group of one rank copies") {
-  const auto group = runtime::single_group("alone", 3);
+  const auto group = group::single_group("alone", 3);
   CHECK(group->rank() == 0);
   CHECK(group->members() == std::vector<int>{3});
   const at::Tensor input = at::zeros({5}).fill_(2);

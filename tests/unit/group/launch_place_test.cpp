@@ -9,15 +9,15 @@
 
 using Catch::Matchers::Contains;
 using strata::UserError;
-using strata::launch::first_host;
-using strata::launch::Launcher;
-using strata::launch::LaunchPlace;
+using strata::group::first_host;
+using strata::group::Launcher;
+using strata::group::LaunchPlace;
 
 namespace {
 using Variables = std::map<std::string, std::string>;
 
 LaunchPlace read(const Variables& variables) {
-  return strata::launch::read_environment([&](const std::string& name) -> std::optional<std::string> {
+  return strata::group::read_environment([&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return std::nullopt;
     return found->second;
@@ -158,9 +158,9 @@ TEST_CASE("the first host of a Slurm list") {
 }
 
 TEST_CASE("local addresses") {
-  CHECK(strata::launch::address_towards("127.0.0.1") == "127.0.0.1");
-  CHECK(strata::launch::address_towards("no-such-host.invalid") == "");  // it may be known later
-  strata::launch::ListeningSocket first("127.0.0.1", 0);
+  CHECK(strata::group::address_towards("127.0.0.1") == "127.0.0.1");
+  CHECK(strata::group::address_towards("no-such-host.invalid") == "");  // it may be known later
+  strata::group::ListeningSocket first("127.0.0.1", 0);
   CHECK(first.port() > 0);
-  CHECK_THROWS_WITH(strata::launch::ListeningSocket("127.0.0.1", first.port()), Contains("already in use"));
+  CHECK_THROWS_WITH(strata::group::ListeningSocket("127.0.0.1", first.port()), Contains("already in use"));
 }

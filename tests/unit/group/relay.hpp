@@ -45,7 +45,7 @@ class Relay {
   void take(int client) {
     ++connections_;
     const auto [addresses, problem] =
-        strata::launch::resolve_until("127.0.0.1", server_, std::chrono::steady_clock::now());
+        strata::group::resolve_until("127.0.0.1", server_, std::chrono::steady_clock::now());
     const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(server, addresses.at(0).get(), addresses.at(0).length()) != 0) {
       close(server);
@@ -81,7 +81,7 @@ class Relay {
   }
 
   int server_;
-  strata::launch::ListeningSocket listening_;
+  strata::group::ListeningSocket listening_;
   int handle_;
   std::atomic<Does> does_{Does::PassOn};
   std::atomic<bool> ends_{false};

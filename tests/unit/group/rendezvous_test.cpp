@@ -38,7 +38,7 @@ class CountingStore final : public c10d::Store {
     const std::lock_guard lock(count());
     if (key == loses_) {
       loses_.clear();
-      throw runtime::AddInDoubt("the connection was lost");
+      throw group::AddInDoubt("the connection was lost");
     }
     return counters_[key] += value;
   }
@@ -92,14 +92,14 @@ void play(int ranks, const std::function<void(int rank)>& part) {
   for (std::thread& thread : threads) thread.join();
 }
 
-runtime::Rendezvous::Hooks nothing() {
+group::Rendezvous::Hooks nothing() {
   return {[](const std::string&, const std::vector<int>&) {}, [] {}, [](const std::string& cause) { return cause; }};
 }
 
 int calls_of_a_start(int ranks) {
   const auto store = c10::make_intrusive<CountingStore>();
   play(ranks, [&](int rank) {
-    runtime::Rendezvous rendezvous(store, rank, ranks, nothing());
+    group::Rendezvous rendezvous(store, rank, ranks, nothing());
     rendezvous.agree("the configs", "seed = 1;", "");
     rendezvous.agree("the plugins", "12;", "");
     for (const char* group : {"connecting world", "connecting data", "connecting pipeline"})
@@ -122,7 +122,7 @@ TEST_CASE("a rank that differs is named, by itself and by rank 0") {
   const auto store = c10::make_intrusive<CountingStore>();
   std::vector<std::string> said(4);
   play(4, [&](int rank) {
-    runtime::Rendezvous rendezvous(store, rank, 4, nothing());
+    group::Rendezvous rendezvous(store, rank, 4, nothing());
     said[static_cast<std::size_t>(rank)] = error_of<EnvironmentError>(
         [&] { rendezvous.agree("the configs", rank == 2 ? "a = 1; b = 3;" : "a = 1; b = 2;", "do this"); });
   });
@@ -135,7 +135,7 @@ TEST_CASE("a rank that differs is named, by itself and by rank 0") {
 TEST_CASE("a lost count holds up nobody") {
   const auto store = c10::make_intrusive<CountingStore>(/*patient=*/false);
   store->lose("meet/place/count of 3");
-  play(3, [&](int rank) { runtime::Rendezvous(store, rank, 3, nothing()).meet("place", {0, 1, 2}); });
+  play(3, [&](int rank) { group::Rendezvous(store, rank, 3, nothing()).meet("place", {0, 1, 2}); });
 }
 
 TEST_CASE("a long wait names the missing, and can be ended") {
@@ -144,8 +144,8 @@ TEST_CASE("a long wait names the missing, and can be ended") {
   const auto end = [&] {
     if (!missing.empty()) throw EnvironmentError("ended");
   };
-  runtime::Rendezvous rendezvous(store, 1, 3,
-                                 {[&](const std::string&, const std::vector<int>& found) { missing = found; }, end});
+  group::Rendezvous rendezvous(store, 1, 3,
+                               {[&](const std::string&, const std::vector<int>& found) { missing = found; }, end});
   CHECK_THROWS_WITH(rendezvous.meet("place", {0, 1, 2}), "ended");
   CHECK(missing == std::vector<int>{0, 2});
 }
@@ -154,7 +154,7 @@ TEST_CASE("ranks of another WORLD_SIZE are not counted") {
   const auto store = c10::make_intrusive<CountingStore>(/*patient=*/false);
   std::vector<std::string> said(2);
   play(2, [&](int rank) {
-    runtime::Rendezvous rendezvous(store, rank, rank == 0 ? 4 : 2, nothing());
+    group::Rendezvous rendezvous(store, rank, rank == 0 ? 4 : 2, nothing());
     said[static_cast<std::size_t>(rank)] = error_of<EnvironmentError>(
         [&] { rendezvous.agree("the configs", rank == 0 ? "WORLD_SIZE = 4;" : "WORLD_SIZE = 2;", "do this"); });
   });

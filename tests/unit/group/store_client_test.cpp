@@ -9,14 +9,14 @@
 #include "relay.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::group;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 namespace {
 
 struct Served {
-  launch::ListeningSocket socket{"127.0.0.1", 0};
+  group::ListeningSocket socket{"127.0.0.1", 0};
   StoreServer server{socket, "run"};
 };
 
@@ -71,7 +71,7 @@ class OtherProgram {
     }
     for (const int client : clients_) close(client);
   }
-  launch::ListeningSocket socket_{"127.0.0.1", 0};
+  group::ListeningSocket socket_{"127.0.0.1", 0};
   std::string answer_;
   int port_;
   int handle_;
@@ -187,7 +187,7 @@ TEST_CASE("a program that is no store is told as what it is") {
   Served served;
   CHECK_THAT(told(served.server.port(), "another"), Contains("serves another run"));
   int free_port = 0;
-  { free_port = launch::ListeningSocket("127.0.0.1", 0).port(); }
+  { free_port = group::ListeningSocket("127.0.0.1", 0).port(); }
   CHECK_THAT(told(free_port),
              Contains("found no server of the run's store at 127.0.0.1:") && Contains("within 400 ms"));
 }
@@ -197,7 +197,7 @@ TEST_CASE("the store answers nobody who does not know the run's name") {
   StoreClient store(place_at(served.server.port(), milliseconds(5000)));
   store.set("secret", bytes("value"));
   const auto answer_to = [&](const std::string& request) {
-    const auto [addresses, problem] = launch::resolve_until("127.0.0.1", served.server.port(), Clock::now());
+    const auto [addresses, problem] = group::resolve_until("127.0.0.1", served.server.port(), Clock::now());
     const int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(connect(handle, addresses.at(0).get(), addresses.at(0).length()) == 0);
     const timeval limit{2, 0};

@@ -6,7 +6,7 @@
 #include "catch.hpp"
 
 using Catch::Matchers::Contains;
-using namespace strata::runtime;
+using namespace strata::group;
 using std::chrono::milliseconds;
 
 namespace {

@@ -21,7 +21,7 @@ struct Used {
 // A schedule after `last + 1` of its steps; -1: just created.
 using Schedule = std::function<Used(int last)>;
 
-void check_used(const runtime::RunLearningRate& ours, const Schedule& theirs, bool with_momentum = false) {
+void check_used(const step::RunLearningRate& ours, const Schedule& theirs, bool with_momentum = false) {
   for (int update = 0; update < ours.steps() + 40; ++update) {
     CAPTURE(update);
     const Used used = theirs(update - 1);

@@ -11,7 +11,7 @@ namespace {
 using Formula = std::function<double(int)>;
 
 // Over all updates of the run and some after it.
-void check(const runtime::RunLearningRate& rate, const Formula& formula) {
+void check(const step::RunLearningRate& rate, const Formula& formula) {
   for (int update = 0; update < rate.steps() + 50; ++update) {
     CAPTURE(update);
     CHECK(rate.rate(update) == Approx(formula(update)).epsilon(1e-12).margin(1e-15));
@@ -47,7 +47,7 @@ TEST_CASE("constant, linear and cosine follow their closed forms at every update
 }
 
 TEST_CASE("a fall is monotonous, ends where it should, and a run of one step starts at the base") {
-  const runtime::RunLearningRate rate = learning_rate_of("cosine", {{"final_ratio", "0.1"}}, {100, 20, 2.0});
+  const step::RunLearningRate rate = learning_rate_of("cosine", {{"final_ratio", "0.1"}}, {100, 20, 2.0});
   CHECK(rate.rate(19) == 2.0);
   CHECK(rate.rate(20) == 2.0);
   CHECK(rate.rate(40) == Approx(2.0 * (0.1 + 0.9 * 0.5 * (1 + std::cos(pi / 4)))).epsilon(1e-12));
@@ -60,7 +60,7 @@ TEST_CASE("a fall is monotonous, ends where it should, and a run of one step sta
 TEST_CASE("wsd is level between its warm-up and its decay, and decays by its style") {
   for (const int decay : {1, 10, 37, 90}) {
     for (const std::string style : {"linear", "cosine", "minus_sqrt", "exponential"}) {
-      const runtime::RunLearningRate rate = learning_rate_of(
+      const step::RunLearningRate rate = learning_rate_of(
           "wsd", {{"final_ratio", "0.05"}, {"decay_steps", text(decay)}, {"decay_style", style}}, {100, 10});
       const auto remaining = [=](int t) {
         const double q = std::min(1.0, (t - (100.0 - decay)) / decay);
@@ -82,7 +82,7 @@ TEST_CASE("wsd is level between its warm-up and its decay, and decays by its sty
 }
 
 TEST_CASE("wsd decays over a tenth of train.steps unless it is told, the warm-up counted in") {
-  const runtime::RunLearningRate rate = learning_rate_of("wsd", {}, {100, 40});
+  const step::RunLearningRate rate = learning_rate_of("wsd", {}, {100, 40});
   CHECK(rate.rate(90) == 3e-4);
   CHECK(rate.rate(91) == Approx(3e-4 * 0.9));
   CHECK(learning_rate_of("wsd", {}, {5, 0}).rate(4) == 3e-4);     // one step at least
@@ -130,16 +130,16 @@ TEST_CASE("one_cycle's second half is as its first, and its peak the base, unles
                                      {"cycle_second_step_size", "30"},
                                      {"cycle_second_stair_count", "3"},
                                      {"cycle_max_lr", "0.0003"}};
-  const runtime::RunLearningRate one = learning_rate_of("one_cycle", short_form),
-                                 other = learning_rate_of("one_cycle", long_form);
+  const step::RunLearningRate one = learning_rate_of("one_cycle", short_form),
+                              other = learning_rate_of("one_cycle", long_form);
   for (int update = 0; update < 100; ++update) CHECK(one.rate(update) == other.rate(update));
   CHECK(one.rate(30) == 3e-4);
 }
 
 TEST_CASE("the engine's warm-up rises to the first rate of any schedule, which begins after it") {
   const fakes::OptionTexts options{{"lr_range_test_step_size", "10"}};
-  const runtime::RunLearningRate alone = learning_rate_of("lr_range_test", options),
-                                 behind = learning_rate_of("lr_range_test", options, {100, 20});
+  const step::RunLearningRate alone = learning_rate_of("lr_range_test", options),
+                              behind = learning_rate_of("lr_range_test", options, {100, 20});
   for (int update = 0; update < 20; ++update) CHECK(behind.rate(update) == Approx(1e-3 * (update + 1) / 20));
   for (int update = 20; update < 100; ++update) CHECK(behind.rate(update) == alone.rate(update - 20));
 }

@@ -13,7 +13,7 @@ const fakes::OptionTexts cycling{{"cycle_first_step_size", "4"}, {"cycle_second_
 }  // namespace
 
 TEST_CASE("one_cycle's momentum falls while its rate rises, and the other way round") {
-  const runtime::RunLearningRate schedule = learning_rate_of("one_cycle", cycling, {20, 0});
+  const step::RunLearningRate schedule = learning_rate_of("one_cycle", cycling, {20, 0});
   const std::vector<double> expected{0.80, 0.92, 0.88, 0.84,    0.80,    0.82,    0.84,    0.86,   0.88,    0.90,
                                      0.92, 0.94, 0.96, 0.96192, 0.96384, 0.96576, 0.96768, 0.9696, 0.97152, 0.97344};
   for (std::size_t update = 0; update < expected.size(); ++update) {
@@ -23,7 +23,7 @@ TEST_CASE("one_cycle's momentum falls while its rate rises, and the other way ro
 }
 
 TEST_CASE("the warm-up has the schedule's first momentum") {
-  const runtime::RunLearningRate schedule = learning_rate_of("one_cycle", cycling, {20, 5});
+  const step::RunLearningRate schedule = learning_rate_of("one_cycle", cycling, {20, 5});
   for (int update = 0; update <= 5; ++update) CHECK(schedule.momentum(update) == 0.8);
   CHECK(schedule.momentum(6) == Approx(0.92));
 }

@@ -77,7 +77,7 @@ TEST_CASE("a base changes the rates of every schedule, or is refused") {
 TEST_CASE("a base beside rules with rates of their own is what these are compared with") {
   config::RunConfig config = config_of("warmup_lr", {{"warmup_max_lr", "0.02"}}, {});
   config.parameters.push_back({.learning_rate_factor = 2.0});
-  runtime::RunLearningRate(config, *plugin_host::open_registry("")).check();
+  step::RunLearningRate(config, *plugins::open_registry("")).check();
 }
 
 TEST_CASE("what a schedule cannot do is refused with the value and the rule") {
@@ -102,7 +102,7 @@ TEST_CASE("what a schedule cannot do is refused with the value and the rule") {
 
 TEST_CASE("a momentum for an optimizer that takes none is refused with both names") {
   WithoutMomentum optimizer;
-  const runtime::NamedPlugin<Optimizer> named{&optimizer, "optimizer/plain"};
+  const stage::NamedPlugin<Optimizer> named{&optimizer, "optimizer/plain"};
   learning_rate_of("cosine").check_momentum(named);
   const std::string text = error_of<UserError>([&] {
     learning_rate_of("one_cycle", {{"cycle_momentum", "true"}}).check_momentum(named);
@@ -115,7 +115,7 @@ TEST_CASE("a rate or a momentum that cannot be is the plugin's fault") {
   const config::RunConfig config = config_of("constant", {}, {100, 0, {}});
   const auto fault = [&](double rate, std::optional<double> momentum) {
     Odd odd(rate, momentum);
-    return error_of<Bug>([&] { runtime::RunLearningRate({&odd, "learning_rate/odd"}, config).check(); });
+    return error_of<Bug>([&] { step::RunLearningRate({&odd, "learning_rate/odd"}, config).check(); });
   };
   CHECK(fault(0.0, 0.0) == "");
   CHECK_THAT(fault(-1e-9, {}), Contains("learning_rate/odd gives update 0 the learning rate"));

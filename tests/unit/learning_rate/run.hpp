@@ -37,9 +37,9 @@ inline config::RunConfig config_of(const std::string& name, const fakes::OptionT
   return config;
 }
 
-inline runtime::RunLearningRate learning_rate_of(const std::string& name, const fakes::OptionTexts& options = {},
-                                                 const RunSettings& run = {}) {
-  return {config_of(name, options, run), *plugin_host::open_registry("")};
+inline step::RunLearningRate learning_rate_of(const std::string& name, const fakes::OptionTexts& options = {},
+                                              const RunSettings& run = {}) {
+  return {config_of(name, options, run), *plugins::open_registry("")};
 }
 
 }  // namespace strata

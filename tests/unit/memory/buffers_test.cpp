@@ -48,7 +48,7 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
   fakes::MemoryOffloadDevice offload({.alignment = alignment});
   HostBuffers memory({.optimizer = {&offload, {}}}, on_host);
   CHECK_FALSE(memory.buffers.updates_on_host());  // the host reaches nothing of it
-  const state::Moved m{Category::Optimizer, 3};
+  const memory::Moved m{Category::Optimizer, 3};
   Buffer& buffer = memory.buffers.make({Category::Optimizer, 3}, "m", 7, at::kFloat);
   const auto bytes = static_cast<std::int64_t>(alignment);
   CHECK(memory.buffers.moving_bytes(m) == bytes);
@@ -78,7 +78,7 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
   buffer.tensor().fill_(9.0);
   memory.buffers.store(m, false);  // what did not change is not written
   CHECK(memory.buffers.staged_bytes() == 0);
-  memory.buffers.with({&buffer, 0, 7}, state::Access::Read,
+  memory.buffers.with({&buffer, 0, 7}, memory::Access::Read,
                       [](const at::Tensor& values) { CHECK(at::equal(values, at::arange(7).to(at::kFloat))); });
 }
 
@@ -99,8 +99,8 @@ TEST_CASE("a write through the host starts when the device has made its copy, an
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   HeldDevice device;
   StateStore store(at::kCPU);
-  state::Buffers buffers(store, device, {.optimizer = {&offload, {}}}, false);
-  const state::Moved m{Category::Optimizer, 0};
+  memory::Buffers buffers(store, device, {.optimizer = {&offload, {}}}, false);
+  const memory::Moved m{Category::Optimizer, 0};
   Buffer& buffer = buffers.make(m, "m", 7, at::kFloat);
   buffers.make_room({{m, true}, {m, false}});
   buffers.fetch(m, false);
@@ -113,7 +113,7 @@ TEST_CASE("a write through the host starts when the device has made its copy, an
   device.release();
   buffers.settle(m);
   CHECK(offload.under_way() == 0);
-  buffers.with({&buffer, 0, 7}, state::Access::Read,
+  buffers.with({&buffer, 0, 7}, memory::Access::Read,
                [](const at::Tensor& values) { CHECK(values.eq(3.0).all().item<bool>()); });
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("what fails on the way through the host is told by the wait for it") {
   const bool writes = GENERATE(false, true);
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   HostBuffers memory({.optimizer = {&offload, {}}}, false);
-  const state::Moved m{Category::Optimizer, 0};
+  const memory::Moved m{Category::Optimizer, 0};
   memory.buffers.make(m, "m", 7, at::kFloat);
   memory.buffers.make_room({{m, true}, {m, false}});
   if (!writes) offload.fail_after(0, "the disk is gone");
@@ -148,10 +148,10 @@ TEST_CASE("between steps any range is read and written where it rests") {
   HostBuffers memory({.optimizer = {&offload, {}}});
   Buffer& buffer = memory.buffers.make({Category::Gradient, 0}, "g", 101, at::kBFloat16);
   for (std::int64_t begin = 0; begin < 101; begin += 13)
-    memory.buffers.with({&buffer, begin, std::min<std::int64_t>(13, 101 - begin)}, state::Access::Write,
+    memory.buffers.with({&buffer, begin, std::min<std::int64_t>(13, 101 - begin)}, memory::Access::Write,
                         [&](const at::Tensor& values) { values.copy_(at::arange(begin, begin + values.numel())); });
   for (const auto& [begin, length] : {std::pair(0, 101), {31, 2}, {32, 33}, {100, 1}})
-    memory.buffers.with({&buffer, begin, length}, state::Access::Read, [&, first = begin](const at::Tensor& values) {
+    memory.buffers.with({&buffer, begin, length}, memory::Access::Read, [&, first = begin](const at::Tensor& values) {
       CHECK(at::equal(values, at::arange(first, first + values.numel()).to(at::kBFloat16)));
     });
   CHECK(offload.under_way() == 0);
@@ -166,15 +166,15 @@ TEST_CASE("a resident buffer and one of another category stay on the device") {
 }
 
 TEST_CASE("a ratio takes whole things, spread over the rest, to within half of one") {
-  CHECK(state::part_of({4, 4, 4, 4}, 0.0) == std::vector<bool>{false, false, false, false});
-  CHECK(state::part_of({4, 4, 4, 4}, 1.0) == std::vector<bool>{true, true, true, true});
-  CHECK(state::part_of({4, 4, 4, 4}, 0.5) == std::vector<bool>{false, true, false, true});
+  CHECK(memory::part_of({4, 4, 4, 4}, 0.0) == std::vector<bool>{false, false, false, false});
+  CHECK(memory::part_of({4, 4, 4, 4}, 1.0) == std::vector<bool>{true, true, true, true});
+  CHECK(memory::part_of({4, 4, 4, 4}, 0.5) == std::vector<bool>{false, true, false, true});
   std::mt19937 random(3);
   for (int trial = 0; trial < 1000; ++trial) {
     std::vector<std::int64_t> sizes(1 + random() % 40);
     for (std::int64_t& size : sizes) size = static_cast<std::int64_t>(random() % 1000);
     const double ratio = static_cast<double>(random() % 101) / 100;
-    const std::vector<bool> leaves = state::part_of(sizes, ratio);
+    const std::vector<bool> leaves = memory::part_of(sizes, ratio);
     std::int64_t all = 0, gone = 0, largest = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       all += sizes[i];
@@ -200,7 +200,7 @@ TEST_CASE("regions are given back") {
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
   {
-    state::Buffers buffers(store, device, {.parameters = {&offload, {}}}, true);
+    memory::Buffers buffers(store, device, {.parameters = {&offload, {}}}, true);
     buffers.make({Category::Parameter, 0}, "p", 4, at::kFloat);
     CHECK(held(store, Category::Parameter, Tier::Host) == 16);
   }
@@ -212,6 +212,6 @@ TEST_CASE("an offload device that the engine cannot use is refused with the key 
   fakes::MemoryOffloadDevice aligned({.alignment = 8192});
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
-  CHECK_THROWS_WITH(state::Buffers(store, device, {.optimizer = {&aligned, {}}}, true),
+  CHECK_THROWS_WITH(memory::Buffers(store, device, {.optimizer = {&aligned, {}}}, true),
                     Catch::Contains("offload.optimizer") && Catch::Contains("8192"));
 }

@@ -10,7 +10,7 @@
 #include "catch.hpp"
 
 using namespace strata;
-using state::Places;
+using memory::Places;
 
 TEST_CASE("a range is taken at the lowest place where it fits") {
   Places places;
@@ -51,7 +51,7 @@ TEST_CASE("ranges never overlap, and the same calls give the same places") {
 
 TEST_CASE("a program that needs more room than was made is a bug") {
   StateStore store(at::kCPU);
-  state::Staging staging(store);
+  memory::Staging staging(store);
   staging.reserve(8192);
   const std::int64_t first = staging.take(4096), second = staging.take(4096);
   CHECK(reinterpret_cast<std::uintptr_t>(staging.bytes(second, 4096).const_data_ptr()) % 4096 == 0);

@@ -5,7 +5,7 @@
 #include "catch.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::plan;
 
 namespace {
 

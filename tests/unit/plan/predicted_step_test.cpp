@@ -6,7 +6,8 @@
 #include "catch.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::plan;
+using namespace strata::program;
 
 namespace {
 

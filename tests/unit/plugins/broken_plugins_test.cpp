@@ -11,7 +11,7 @@
 #include "plugins/registry.hpp"
 
 using namespace strata;
-using namespace strata::plugin_host;
+using namespace strata::plugins;
 
 namespace {
 

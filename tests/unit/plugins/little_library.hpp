@@ -4,7 +4,7 @@
 
 #include "plugins/registry.hpp"
 
-using Folders = std::vector<strata::plugin_host::SearchFolder>;
+using Folders = std::vector<strata::plugins::SearchFolder>;
 
 // The good plugin of these tests.
 inline const std::string little = LITTLE_FOLDER "/libstrata_scheduler_little.so";

@@ -18,7 +18,7 @@
 #include "temporary_folder.hpp"
 
 using namespace strata;
-using namespace strata::plugin_host;
+using namespace strata::plugins;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;

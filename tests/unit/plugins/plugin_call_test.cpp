@@ -10,7 +10,7 @@
 #include "error_of.hpp"
 
 using namespace strata;
-using namespace strata::plugin_host;
+using namespace strata::plugins;
 
 namespace {
 std::string in_progress() {

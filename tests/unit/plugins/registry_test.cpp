@@ -15,7 +15,7 @@
 #include "temporary_folder.hpp"
 
 using namespace strata;
-using namespace strata::plugin_host;
+using namespace strata::plugins;
 namespace fs = std::filesystem;
 
 namespace {

@@ -5,7 +5,7 @@
 #include "program/passes.hpp"
 #include "program/validate_program.hpp"
 
-namespace strata::runtime {
+namespace strata::program {
 
 // Passes 1 and 2 for all stages; throws when they could deadlock.
 inline std::vector<Program> communicate(const ComputeOrders& orders, const Placement& placement) {
@@ -32,4 +32,4 @@ inline int transfers_of(int stage, const Placement& placement, int micro_batches
   return 2 * links * micro_batches;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::program

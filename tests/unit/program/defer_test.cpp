@@ -6,7 +6,7 @@
 #include "program/passes.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::program;
 using Catch::Contains;
 
 namespace {

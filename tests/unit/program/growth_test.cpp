@@ -23,16 +23,16 @@ extern "C" void __sanitizer_cov_trace_pc() {  // NOLINT(bugprone-reserved-identi
 }
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::program;
 
 namespace {
 
 constexpr double most = 2.3;
 
 std::vector<std::string> schedulers() {
-  plugin_host::PluginRegistry registry(std::vector<plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+  plugins::PluginRegistry registry(std::vector<plugins::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
   std::vector<std::string> names;
-  for (const plugin_host::FoundPlugin* const plugin : registry.list())
+  for (const plugins::FoundPlugin* const plugin : registry.list())
     if (plugin->manifest.kind == PluginKind::Scheduler) names.push_back(plugin->manifest.name);
   return names;
 }

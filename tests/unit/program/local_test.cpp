@@ -7,7 +7,7 @@
 #include "program/validate_program.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::program;
 using Catch::Contains;
 
 namespace {

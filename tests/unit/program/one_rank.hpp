@@ -8,27 +8,27 @@
 #include "program/validate_program.hpp"
 #include "schedulers.hpp"
 
-inline strata::runtime::StepPlan one_stage() {
-  using namespace strata::runtime;
+inline strata::program::StepPlan one_stage() {
+  using namespace strata::program;
   return plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
 }
 
-inline strata::runtime::Program one_rank(const strata::runtime::LayerOptions& layers,
+inline strata::program::Program one_rank(const strata::program::LayerOptions& layers,
                                          const strata::Lookahead& lookahead = {.resident = true}) {
-  return strata::runtime::lower_training(one_stage(), layers, lookahead, 0);
+  return strata::program::lower_training(one_stage(), layers, lookahead, 0);
 }
 
-inline void refuses(const strata::runtime::Program& program, const strata::runtime::LayerOptions& layers,
+inline void refuses(const strata::program::Program& program, const strata::program::LayerOptions& layers,
                     const std::string& sentence) {
   CHECK_THROWS_WITH(
-      strata::runtime::validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round),
+      strata::program::validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round),
       Catch::Contains(sentence) && Catch::Contains("<-- here"));
 }
 
 // The program with the instruction of this text moved to another place.
-inline strata::runtime::Program moved(strata::runtime::Program program, const std::string& text, std::size_t to) {
+inline strata::program::Program moved(strata::program::Program program, const std::string& text, std::size_t to) {
   const std::size_t from = place_of(program, text);
-  const strata::runtime::Instruction instruction = program[from];
+  const strata::program::Instruction instruction = program[from];
   program.erase(program.begin() + static_cast<std::ptrdiff_t>(from));
   program.insert(program.begin() + static_cast<std::ptrdiff_t>(to), instruction);
   return program;

@@ -8,7 +8,7 @@
 #include "schedulers.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::program;
 
 TEST_CASE("both schedulers over stages 1..8 and micro-batches 1..16") {
   const auto overlapped = make_scheduler("1f1b");

@@ -14,9 +14,8 @@
 
 // The scheduler plugin of that name, from the folder that this build put it in.
 inline std::unique_ptr<strata::Scheduler> make_scheduler(const std::string& name) {
-  strata::plugin_host::PluginRegistry registry(
-      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
-  const auto context = strata::plugin_host::asking_context(registry.find(strata::PluginKind::Scheduler, name));
+  strata::plugins::PluginRegistry registry(std::vector<strata::plugins::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+  const auto context = strata::plugins::asking_context(registry.find(strata::PluginKind::Scheduler, name));
   return registry.create<strata::Scheduler>(name, *context);
 }
 
@@ -42,8 +41,8 @@ inline std::vector<strata::LayerCost> costs_of(int layers) {
 }
 
 // One trainable flat parameter of 10 elements per layer.
-inline strata::runtime::LayerOptions plain_layers(int layers, bool recompute = false) {
-  strata::runtime::LayerOptions options;
+inline strata::program::LayerOptions plain_layers(int layers, bool recompute = false) {
+  strata::program::LayerOptions options;
   options.recompute.assign(static_cast<std::size_t>(layers), recompute);
   for (int layer = 0; layer < layers; ++layer) {
     options.parameters.flat_parameters.push_back({10, true});
@@ -52,14 +51,14 @@ inline strata::runtime::LayerOptions plain_layers(int layers, bool recompute = f
   return options;
 }
 
-inline std::vector<std::string> to_text(const strata::runtime::Program& program) {
+inline std::vector<std::string> to_text(const strata::program::Program& program) {
   std::vector<std::string> lines;
   for (const auto& instruction : program) lines.push_back(to_string(instruction));
   return lines;
 }
 
 // Where the first instruction of this text is, at `from` or later.
-inline std::size_t place_of(const strata::runtime::Program& program, const std::string& text, std::size_t from = 0) {
+inline std::size_t place_of(const strata::program::Program& program, const std::string& text, std::size_t from = 0) {
   const std::vector<std::string> lines = to_text(program);
   const auto found = std::find(lines.begin() + static_cast<std::ptrdiff_t>(from), lines.end(), text);
   REQUIRE(found != lines.end());

@@ -7,7 +7,7 @@
 #include "schedulers.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::program;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "schedulers.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::program;
 using Catch::Contains;
 
 namespace {

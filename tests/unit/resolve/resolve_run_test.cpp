@@ -10,17 +10,17 @@
 #include "plugins/engine_plugins.hpp"
 #include "temporary_folder.hpp"
 
-namespace strata::runtime {
+namespace strata::resolve {
 namespace {
 
 ResolvedRun resolved(const std::string& text, config::Format format, std::vector<std::string> settings,
                      const config::World& world = config::World::started_here(2)) {
   accept_deepspeed_configs();
-  static const auto registry = plugin_host::open_registry("");
+  static const auto registry = plugins::open_registry("");
   settings.insert(settings.begin(), {"device=cpu", "data.path=x.bin", "model.plugin=gpt_neox"});
   std::vector<config::Node> trees{config::read_defaults(), config::read_text(text, format, "config"),
                                   config::read_settings(settings)};
-  return resolve_run(std::move(trees), world, registry, plugin_host::EnginePlugins(registry));
+  return resolve_run(std::move(trees), world, registry, plugins::EnginePlugins(registry));
 }
 
 struct Row {
@@ -97,4 +97,4 @@ TEST_CASE("a folder of weights decides its model's options, and one that contrad
   CHECK(row(from_folder(", rotary_fraction: 0.5"), "model.gpt_neox.rotary_fraction").origin == "config:1");
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::resolve

@@ -14,11 +14,11 @@ TEST_CASE("a program lets homes be chosen for a model of its own, and no number 
   std::vector<std::string> automatic = settings;
   automatic.insert(automatic.end(), {"offload.automatic=true", "offload.host.plugin=cpu"});
 
-  const launch::LaunchPlace place = launch::read_environment();
-  const runtime::ResolvedRun settled =
-      read_program_config(small_model(), config.file(), automatic, {}, {1, "the test"}, [&](runtime::ResolvedRun& run) {
+  const group::LaunchPlace place = group::read_environment();
+  const resolve::ResolvedRun settled =
+      read_program_config(small_model(), config.file(), automatic, {}, {1, "the test"}, [&](resolve::ResolvedRun& run) {
         CHECK(run.config.offload.automatic);
-        runtime::settle_offload(run, {0, 1, 0}, 1, runtime::launch_groups(place), false);
+        plan::settle_offload(run, {0, 1, 0}, 1, run::launch_groups(place), false);
       });
   CHECK_FALSE(settled.config.offload.automatic);
 

@@ -105,7 +105,7 @@ std::map<std::string, at::Tensor> read_weights(const std::string& folder) {
   const Weighed model;
   std::vector<LayerInfo> layers;
   for (int layer = 0; layer < model.layers(); ++layer) layers.push_back(model.describe(layer, {2, 5}));
-  const runtime::ValueSource source = runtime::SavedWeights(folder, "").source(model, layers);
+  const step::ValueSource source = checkpoint::SavedWeights(folder, "").source(model, layers);
   std::map<std::string, at::Tensor> weights;
   for (const LayerInfo& layer : layers)
     for (const ParameterInfo& info : layer.parameters) {

@@ -59,7 +59,7 @@ Cut trained_with(int ranks, const std::vector<std::string>& more,
         std::vector<double> losses;
         for (int step = 0; step < 2; ++step) losses.push_back(rank.engine.train_batch(rank.engine.batches()).loss);
         const std::lock_guard lock(mutex);
-        found = {rank.run.session().stage().placement.layers_of_chunk, losses};
+        found = {rank.run.session().stage().layers.plan().placement.layers_of_chunk, losses};
       },
       plugins);
   return found;

@@ -46,17 +46,17 @@ TrainedLate trained_late(const Config& config, int ranks, const std::string& che
             evaluated.push_back(rank.engine.evaluate({random_batch(7)}));
           if (rank.engine.steps_done() == 2 && until == 2) rank.engine.save_checkpoint();
         }
-        runtime::Session& session = rank.run.session();
-        const bool deferred = std::ranges::any_of(session.program(), &runtime::Instruction::late);
+        step::Session& session = rank.run.session();
+        const bool deferred = std::ranges::any_of(session.program(), &program::Instruction::late);
         session.make_pending_updates();
         const std::lock_guard lock(mutex);
         result.deferred = deferred;
         result.losses = losses;
         result.norms = norms;
         result.evaluated = evaluated;
-        const runtime::StageState& stage = session.stage();
-        for (const auto& entry : stage.optimizer_state->entries())
-          stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+        const stage::Stage& stage = session.stage();
+        for (const auto& entry : stage.updates.state().entries())
+          stage.values.buffers().with(entry.master, memory::Access::Read, [&](const at::Tensor& master) {
             // Of several parts, in their order.
             at::Tensor& own = result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter];
             own = own.defined() ? at::cat({own, master}) : master.clone();

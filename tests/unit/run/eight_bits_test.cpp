@@ -65,7 +65,7 @@ EightBitRun trained(const Config& config, const EightBitLayout& layout, bool sav
   on_engines(layout.ranks, config.file(), settings,
              [&](const LocalRank& rank) {
                if (!from.empty()) rank.run.resume(from);
-               PrecisionPolicy& policy = *rank.run.session().stage().precision;
+               PrecisionPolicy& policy = *rank.run.session().stage().plugins.precision;
                const auto state = [&] {
                  fakes::SavedState saved;
                  policy.save(saved);

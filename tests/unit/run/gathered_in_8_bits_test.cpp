@@ -51,7 +51,7 @@ Trained trained(const Gathering& of, const std::vector<std::string>& more) {
           mine.norms.push_back(done.gradient_norm);
         }
         mine.magnitudes =
-            rank.run.session().stage().store->ledger().peak[static_cast<std::size_t>(Category::Staging)][0];
+            rank.run.session().stage().memory.store().ledger().peak[static_cast<std::size_t>(Category::Staging)][0];
         if (rank.engine.rank() == 0) result = mine;
       },
       {{PluginKind::Model, "small", [](PluginContext&) -> std::unique_ptr<Plugin> { return small_model(); }, {}, {}}});

@@ -17,8 +17,8 @@ std::vector<std::string> settings_of(const Config& config, const std::vector<std
 }
 
 // Operations that a rank began on the group of all ranks.
-std::int64_t operations(const runtime::Run& run) {
-  const auto& calls = run.session().groups().at("world")->traffic().calls;
+std::int64_t operations(const run::Run& run) {
+  const auto& calls = run.session().stage().groups.find("world")->traffic().calls;
   return std::accumulate(calls.begin(), calls.end(), std::int64_t{0});
 }
 
@@ -32,7 +32,7 @@ std::vector<std::int64_t> steps_until_stopped(int ranks, int asked, std::int64_t
     rank.run.stop_when([&run = rank.run, is = rank.engine.rank() == asked, when] {
       return is && run.steps_done() >= when ? SIGTERM : 0;
     });
-    runtime::train(rank.run, {});
+    run::train(rank.run, {});
     steps[number] = rank.run.steps_done();
     signals[number] = rank.run.stopped_by();
   });

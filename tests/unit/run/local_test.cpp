@@ -36,7 +36,7 @@ Trained simulated(const Config& config, const Layout& layout, const Outer& outer
   const int global_batch = layout.groups == 3 ? 36 : 24;
   settings.push_back("train.global_batch=" + std::to_string(global_batch / layout.groups));
   std::vector<LocalGroups> groups(static_cast<std::size_t>(layout.groups));
-  std::vector<runtime::ResolvedRun> programs;
+  std::vector<resolve::ResolvedRun> programs;
   for (int rank = 0; rank < layout.ranks(); ++rank)
     programs.push_back(read_program_config(nullptr, config.file(), settings, {}, {layout.per_group, "the test"}));
   load_plugins(programs[0]);
@@ -50,19 +50,18 @@ Trained simulated(const Config& config, const Layout& layout, const Outer& outer
   std::map<std::int64_t, std::map<int, double>> counted;
   const auto train = [&](int rank) {
     const Place place = place_of(layout, rank);
-    const runtime::MakeGroups make = [&](const config::RunConfig&, const plugin_host::PluginRegistry&,
-                                         runtime::PluginSet&) {
+    const stage::MakeGroups make = [&](const config::RunConfig&, const plugins::PluginRegistry&, stage::PluginSet&) {
       return std::make_unique<LocalProvider>(groups[static_cast<std::size_t>(place.group)], place.in_group);
     };
     auto implementation = std::make_unique<Engine::Implementation>(
         std::move(programs[static_cast<std::size_t>(rank)]),
-        runtime::RankNumbers{place.in_group, layout.per_group, place.in_group}, make);
-    runtime::Run& run = implementation->run;
+        stage::RankNumbers{place.in_group, layout.per_group, place.in_group}, make);
+    run::Run& run = implementation->run;
     Engine engine(std::move(implementation));
-    runtime::StageState& stage = run.session().stage();
+    stage::Stage& stage = run.session().stage();
     std::map<std::string, std::int64_t> before;  // elements of the model in front of a parameter
     std::int64_t elements = 0;
-    for (const LayerInfo& layer : stage.model_layers)
+    for (const LayerInfo& layer : stage.layers.model())
       for (const ParameterInfo& parameter : layer.parameters)
         if (before.emplace(parameter.tie.empty() ? parameter.name : parameter.tie, elements).second)
           elements += parameter.elements();
@@ -74,9 +73,9 @@ Trained simulated(const Config& config, const Layout& layout, const Outer& outer
       return std::to_string(place.in_group) + " " + entry.piece.info.parameter + " from " +
              std::to_string(entry.piece.info.begin);
     };
-    for (Entry& entry : stage.optimizer_state->entries()) {
+    for (Entry& entry : stage.updates.state().entries()) {
       const std::lock_guard lock(mutex);
-      stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& values) {
+      stage.values.buffers().with(entry.master, memory::Access::Read, [&](const at::Tensor& values) {
         common[name_of(entry)] = values.to(at::kDouble).clone();
         momentum[name_of(entry)] = at::zeros_like(common[name_of(entry)]);
       });
@@ -94,7 +93,7 @@ Trained simulated(const Config& config, const Layout& layout, const Outer& outer
         if (step == 0) result.first_states[rank] = states_of(run);
       }
       std::vector<Entry*> due;
-      for (Entry& entry : stage.optimizer_state->entries()) {
+      for (Entry& entry : stage.updates.state().entries()) {
         if (!entry.trainable) continue;
         const std::int64_t at = outer.steps * (fragment_of(entry) + 1) / outer.fragments;
         if ((step + 1) % outer.steps == at % outer.steps || step + 1 == 8) due.push_back(&entry);
@@ -102,7 +101,7 @@ Trained simulated(const Config& config, const Layout& layout, const Outer& outer
       for (const Entry* const entry : due) {
         const std::lock_guard lock(mutex);
         made[name_of(*entry)] = false;
-        stage.buffers->with(entry->master, state::Access::Read, [&](const at::Tensor& values) {
+        stage.values.buffers().with(entry->master, memory::Access::Read, [&](const at::Tensor& values) {
           masters[name_of(*entry)][place.group] = values.to(at::kDouble).clone();
         });
       }
@@ -117,9 +116,9 @@ Trained simulated(const Config& config, const Layout& layout, const Outer& outer
           momentum[name] = outer.momentum * momentum[name] + gradient;
           common[name] = common[name] - outer.rate * (gradient + outer.momentum * momentum[name]);
         }
-        stage.buffers->with(entry->master, state::Access::Write,
-                            [&](const at::Tensor& values) { values.copy_(common[name]); });
-        stage.optimizer_state->write_parameter(*entry);
+        stage.values.buffers().with(entry->master, memory::Access::Write,
+                                    [&](const at::Tensor& values) { values.copy_(common[name]); });
+        stage.updates.state().write_parameter(*entry);
       }
       run.session().publish_values();
       all.arrive_and_wait();
@@ -237,9 +236,9 @@ TEST_CASE("groups send the weights once in local.steps steps, as the plan says, 
       const Trained found = trained(config, layout, settings);
       for (const auto& [rank, ledger] : found.ledgers) {
         CAPTURE(rank);
-        const runtime::ResolvedRun resolved =
+        const resolve::ResolvedRun resolved =
             read_program_config(nullptr, config.file(), settings, {}, {layout.ranks(), "the test"});
-        const runtime::DryRun planned = runtime::dry_run(resolved.config, *resolved.registry, rank);
+        const plan::DryRun planned = plan::dry_run(resolved.config, *resolved.registry, rank);
         CHECK(planned.ledger.peak == ledger.peak);
         CHECK(planned.ledger.total_peak == ledger.total_peak);
         // The last step is one after which all fragments are averaged, whatever was due.

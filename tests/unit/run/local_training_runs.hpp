@@ -108,15 +108,15 @@ inline std::vector<ProgramPlugin> far() {
   return {program_plugin<OffloadDevice, FarMemory, FarOptions>("far")};
 }
 
-inline Tensors states_of(runtime::Run& run) {
-  const runtime::StageState& stage = run.session().stage();
+inline Tensors states_of(run::Run& run) {
+  const stage::Stage& stage = run.session().stage();
   Tensors found;
-  for (const Entry& entry : stage.optimizer_state->entries()) {
+  for (const Entry& entry : stage.updates.state().entries()) {
     const std::string name = entry.piece.info.parameter + " from " + std::to_string(entry.piece.info.begin) + " ";
     const auto keep = [&](const std::string& state, const BufferRange& range) {
       if (range.buffer == nullptr) return;
-      stage.buffers->with(range, state::Access::Read,
-                          [&](const at::Tensor& values) { found[name + state] = values.clone(); });
+      stage.values.buffers().with(range, memory::Access::Read,
+                                  [&](const at::Tensor& values) { found[name + state] = values.clone(); });
     };
     keep("master", entry.master);
     keep("common", entry.common);
@@ -149,7 +149,7 @@ inline Trained trained(const Config& config, const Layout& layout, std::vector<s
   const auto train = [&](const LocalRank& rank) {
     Trained mine;
     Tensors first;
-    runtime::Session& session = rank.run.session();
+    step::Session& session = rank.run.session();
     if (!what.resumes.empty()) rank.engine.resume(what.resumes);
     while (rank.engine.steps_done() < what.until) {
       const std::int64_t step = rank.engine.steps_done();
@@ -171,8 +171,8 @@ inline Trained trained(const Config& config, const Layout& layout, std::vector<s
     result.first_states[number] = first;
     result.states[number] = states_of(rank.run);
     result.ledgers[number] = session.store().ledger();
-    if (const auto group = session.groups().find("partitioner.replicate"); group != session.groups().end())
-      result.sent[number] = group->second->traffic().total_bytes();
+    if (const CheckedGroup* const group = session.stage().groups.find("partitioner.replicate"))
+      result.sent[number] = group->traffic().total_bytes();
   };
   on_engines(layout.ranks(), config.file(), settings, train, far());
   return result;

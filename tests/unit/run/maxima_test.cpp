@@ -87,7 +87,7 @@ void train(int ranks, const std::vector<std::string>& settings) {
       [&](const LocalRank& rank) {
         for (int step = 0; step < 3; ++step) {
           rank.engine.train_batch(rank.engine.batches());
-          auto& policy = static_cast<Measuring&>(*rank.run.session().stage().precision);
+          auto& policy = static_cast<Measuring&>(*rank.run.session().stage().plugins.precision);
           policy.maxima().fill_(1e6F);  // as though an evaluation had measured
           policy.forget();
         }

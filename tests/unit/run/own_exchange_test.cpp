@@ -69,18 +69,18 @@ Trained trained(const Config& config, int ranks, const std::vector<std::string>&
           if (made.step == 0) rank.run.session().store().reset_peaks();  // the first step makes the slots
         }
         const std::string saved = to.empty() ? "" : rank.engine.save_checkpoint();
-        const runtime::StageState& stage = rank.run.session().stage();
+        const stage::Stage& stage = rank.run.session().stage();
         const std::lock_guard lock(mutex);
         result.losses = mine.losses;
         result.norms = mine.norms;
         result.applied = mine.applied;
         result.checkpoint = saved;
-        result.ledgers[rank.engine.rank()] = stage.store->ledger();
-        if (stage.own_gradients != nullptr)
-          for (const auto& flat : stage.layout.flat)
-            for (const runtime::FinalGradient& gradient : stage.own_gradients->final_gradients(*flat))
+        result.ledgers[rank.engine.rank()] = stage.memory.store().ledger();
+        if (stage.updates.own_gradients() != nullptr)
+          for (const auto& flat : stage.values.layout().flat)
+            for (const stage::FinalGradient& gradient : stage.updates.own_gradients()->final_gradients(*flat))
               result.squares += gradient.all.tensor().to(at::kDouble).square().sum().item<double>();
-        for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
+        for (const state::OptimizerState::Entry& entry : stage.updates.state().entries()) {
           const auto add = [&](const std::string& name, const BufferRange& range) {
             at::Tensor& values = result.values[entry.piece.info.parameter + " " + name];
             if (!values.defined()) values = at::zeros({entry.span->info.elements()});
@@ -132,9 +132,9 @@ TEST_CASE("ranks that share an optimizer's state and send signs come to the bits
   check_same(found, reference);
   for (const auto& [rank, ledger] : found.ledgers) {
     CAPTURE(rank);
-    const runtime::ResolvedRun resolved =
+    const resolve::ResolvedRun resolved =
         read_program_config(nullptr, config.file(), settings(shared), {}, {ranks, "the test"});
-    const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+    const Ledger planned = plan::dry_run(resolved.config, *resolved.registry, rank).ledger;
     CHECK(planned.peak == ledger.peak);
     CHECK(planned.total_peak == ledger.total_peak);
   }

@@ -110,9 +110,9 @@ class WholeWeights {
   void add(const LocalRank& rank, std::size_t step) {
     const std::lock_guard lock(mutex_);
     if (pieces_.size() <= step) pieces_.resize(step + 1);
-    const runtime::StageState& stage = rank.run.session().stage();
-    for (const auto& entry : stage.optimizer_state->entries())
-      stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& values) {
+    const stage::Stage& stage = rank.run.session().stage();
+    for (const auto& entry : stage.updates.state().entries())
+      stage.values.buffers().with(entry.master, memory::Access::Read, [&](const at::Tensor& values) {
         const auto [piece, fresh] =
             pieces_[step][entry.piece.info.parameter].try_emplace(entry.piece.info.begin, values.clone());
         if (!fresh) CHECK(at::equal(piece->second, values));

@@ -19,9 +19,9 @@ TEST_CASE("the copies of weights are in the ledger, and the dry run counts them"
       // Every flat parameter of this model takes less than the pool's granule.
       const int layers = rank == 2 ? 2 : 1;
       CHECK(held(Category::Gathered) == 512 * layers * copies[static_cast<std::size_t>(rank)]);
-      const runtime::ResolvedRun resolved =
+      const resolve::ResolvedRun resolved =
           read_program_config(nullptr, config.file(), settings, stack(), {layout.ranks(), "the test"});
-      const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+      const Ledger planned = plan::dry_run(resolved.config, *resolved.registry, rank).ledger;
       CHECK(planned.peak == ledger.peak);
       CHECK(planned.total_peak == ledger.total_peak);
     }

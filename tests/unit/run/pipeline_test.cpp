@@ -61,10 +61,10 @@ constexpr int pipeline_steps = 3;
 // Master weights of all ranks, by parameter and the first element of a piece.
 using Masters = std::map<std::pair<std::string, std::int64_t>, at::Tensor>;
 
-void add_masters(const runtime::Run& run, Masters& masters) {
-  const runtime::StageState& stage = run.session().stage();
-  for (const auto& entry : stage.optimizer_state->entries())
-    stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+void add_masters(const run::Run& run, Masters& masters) {
+  const stage::Stage& stage = run.session().stage();
+  for (const auto& entry : stage.updates.state().entries())
+    stage.values.buffers().with(entry.master, memory::Access::Read, [&](const at::Tensor& master) {
       masters[{entry.piece.info.parameter, entry.piece.info.begin}] = master.to(at::kDouble, false, /*copy=*/true);
     });
 }

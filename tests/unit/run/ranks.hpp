@@ -27,8 +27,8 @@ class CountingProvider final : public LocalProvider {
 
 struct LocalRank {
   strata::Engine& engine;
-  strata::runtime::Run& run;  // what stands behind it
-  const int& waits;           // so far, of this rank's host for the device
+  strata::run::Run& run;  // what stands behind it
+  const int& waits;       // so far, of this rank's host for the device
 };
 
 // Runs `body` with the engine of each rank, which trains small_model(), or the model among `plugins`. Throws the error
@@ -39,20 +39,19 @@ inline void on_engines(int ranks, const std::string& config, const std::vector<s
                        strata::fakes::Movement movement = strata::fakes::Movement::AtStart) {
   using namespace strata;
   LocalGroups groups(std::chrono::seconds(10), movement);
-  std::vector<runtime::ResolvedRun> programs;  // libraries are loaded here, on one thread
+  std::vector<resolve::ResolvedRun> programs;  // libraries are loaded here, on one thread
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back(
         read_program_config(plugins.empty() ? small_model() : nullptr, config, settings, plugins, {ranks, "the test"}));
   load_plugins(programs[0]);
   in_threads(ranks, [&](int rank) {
     int waits = 0;
-    const runtime::MakeGroups make = [&](const config::RunConfig&, const plugin_host::PluginRegistry&,
-                                         runtime::PluginSet&) {
+    const stage::MakeGroups make = [&](const config::RunConfig&, const plugins::PluginRegistry&, stage::PluginSet&) {
       return std::make_unique<CountingProvider>(groups, rank, waits);
     };
     auto implementation = std::make_unique<Engine::Implementation>(std::move(programs[static_cast<std::size_t>(rank)]),
-                                                                   runtime::RankNumbers{rank, ranks, rank}, make);
-    runtime::Run& run = implementation->run;
+                                                                   stage::RankNumbers{rank, ranks, rank}, make);
+    run::Run& run = implementation->run;
     Engine engine(std::move(implementation));
     body({engine, run, waits});
   });

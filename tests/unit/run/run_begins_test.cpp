@@ -66,9 +66,9 @@ TEST_CASE("a plugin sees the run's device and memory before it works, and a dry 
       },
       plugins());
   CHECK(seen.devices == std::vector<std::string>{"cpu"});
-  const runtime::ResolvedRun resolved =
+  const resolve::ResolvedRun resolved =
       read_program_config(nullptr, config.file(), with_model, plugins(), {1, "the test"});
-  CHECK(optimizer_bytes(runtime::dry_run(resolved.config, *resolved.registry, 0).ledger) == 11 * 4);
+  CHECK(optimizer_bytes(plan::dry_run(resolved.config, *resolved.registry, 0).ledger) == 11 * 4);
   CHECK(seen.devices == std::vector<std::string>{"cpu", "meta"});
   CHECK_FALSE(seen.worked_before);
 }

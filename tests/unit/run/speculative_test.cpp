@@ -62,7 +62,7 @@ SpeculativeRun trained_in_pipeline(const Config& config, int ranks, const std::v
           if (made.step == 0) rank.run.session().store().reset_peaks();  // the first step makes the slots
           if (between) between(rank);
         }
-        const runtime::StageState& stage = rank.run.session().stage();
+        const stage::Stage& stage = rank.run.session().stage();
         const std::lock_guard lock(mutex);
         result.losses = mine.losses;
         result.norms = mine.norms;
@@ -70,8 +70,8 @@ SpeculativeRun trained_in_pipeline(const Config& config, int ranks, const std::v
         result.made_again = mine.made_again;
         result.looks_ahead = rank.run.session().looks_ahead();
         result.ledgers[rank.engine.rank()] = rank.run.session().store().ledger();
-        for (const auto& entry : stage.optimizer_state->entries())
-          stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+        for (const auto& entry : stage.updates.state().entries())
+          stage.values.buffers().with(entry.master, memory::Access::Read, [&](const at::Tensor& master) {
             result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
                            std::to_string(entry.piece.info.begin)] = master.clone();
           });
@@ -202,9 +202,9 @@ TEST_CASE("a speculative run's plan is its ledger: master weights and optimizer 
   settings.push_back("step_policy=speculative");
   const SpeculativeRun speculative = trained_in_pipeline(config, 2, settings);
   for (const auto& [rank, ledger] : speculative.ledgers) {
-    const runtime::ResolvedRun resolved =
+    const resolve::ResolvedRun resolved =
         read_program_config(nullptr, config.file(), with_model(config, settings), ten_layers(), {2, "the test"});
-    const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+    const Ledger planned = plan::dry_run(resolved.config, *resolved.registry, rank).ledger;
     CHECK(planned.peak == ledger.peak);
     CHECK(planned.total_peak == ledger.total_peak);
     const auto held = [](const Ledger& of, Category category) {

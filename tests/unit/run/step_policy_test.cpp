@@ -23,11 +23,11 @@ constexpr std::array matrices{"embedding.weight", "hidden.weight", "head.weight"
 using Weights = std::map<std::string, at::Tensor>;
 
 // What this rank owns, by parameter and begin: master weights, or the gradient that was kept.
-Weights owned(runtime::Run& run, bool kept = false) {
-  const runtime::StageState& stage = run.session().stage();
+Weights owned(run::Run& run, bool kept = false) {
+  const stage::Stage& stage = run.session().stage();
   Weights copies;
-  for (const auto& entry : stage.optimizer_state->entries())
-    stage.buffers->with(kept ? entry.kept : entry.master, state::Access::Read, [&](const at::Tensor& values) {
+  for (const auto& entry : stage.updates.state().entries())
+    stage.values.buffers().with(kept ? entry.kept : entry.master, memory::Access::Read, [&](const at::Tensor& values) {
       copies[entry.piece.info.parameter + " from " + std::to_string(entry.piece.info.begin)] = values.clone();
     });
   return copies;

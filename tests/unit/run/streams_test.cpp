@@ -65,7 +65,7 @@ struct SmallModel final : SequentialModel {
 class OrderedProvider final : public LocalProvider {
  public:
   using LocalProvider::LocalProvider;
-  std::unique_ptr<CheckedGroup> make(const runtime::GroupRequest& request) override {
+  std::unique_ptr<CheckedGroup> make(const group::GroupRequest& request) override {
     return std::make_unique<fakes::OrderedGroup>(LocalProvider::make(request));
   }
 };
@@ -86,7 +86,7 @@ Outcome train(const Config& config, int ranks, std::vector<std::string> settings
   LocalGroups groups;
   std::mutex mutex;
   try {
-    std::vector<runtime::ResolvedRun> programs;
+    std::vector<resolve::ResolvedRun> programs;
     for (int rank = 0; rank < ranks; ++rank)
       programs.push_back(read_program_config(
           nullptr, config.file(), settings,
@@ -97,15 +97,15 @@ Outcome train(const Config& config, int ranks, std::vector<std::string> settings
     load_plugins(programs[0]);
     in_threads(ranks, [&](int rank) {
       auto implementation = std::make_unique<Engine::Implementation>(
-          std::move(programs[static_cast<std::size_t>(rank)]), runtime::RankNumbers{rank, ranks, rank},
-          [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
+          std::move(programs[static_cast<std::size_t>(rank)]), stage::RankNumbers{rank, ranks, rank},
+          [&](const config::RunConfig&, const plugins::PluginRegistry&, stage::PluginSet&) {
             return std::make_unique<OrderedProvider>(groups, rank);
           });
-      runtime::Run& run = implementation->run;
+      run::Run& run = implementation->run;
       Engine engine(std::move(implementation));
       std::vector<double> losses;
       for (int step = 0; step < 3; ++step) losses.push_back(engine.train_batch(engine.batches()).loss);
-      const auto& device = dynamic_cast<const Streams&>(*run.session().stage().device.plugin);
+      const auto& device = dynamic_cast<const Streams&>(*run.session().stage().plugins.device.plugin);
       const std::lock_guard lock(mutex);
       for (const std::string& race : device.races()) outcome.races.push_back(race);
       outcome.accesses += device.accesses();
@@ -124,9 +124,9 @@ struct Variant {
 
 // Every partitioner of the tree, by itself and with each value of an option that is one of few.
 std::vector<Variant> variants() {
-  plugin_host::PluginRegistry registry(plugin_host::search_folders(""));
+  plugins::PluginRegistry registry(plugins::search_folders(""));
   std::vector<Variant> all;
-  for (const plugin_host::FoundPlugin* const plugin : registry.list()) {
+  for (const plugins::FoundPlugin* const plugin : registry.list()) {
     if (plugin->manifest.kind != PluginKind::Partitioner || !plugin->shadowed_by.empty()) continue;
     const std::string name = plugin->manifest.name;
     all.push_back({name, {}});

@@ -97,15 +97,15 @@ TrainedInTiers trained_in_tiers(const Config& config, int ranks, const std::vect
           norms.push_back(made.gradient_norm);
           if (step == 0) rank.run.session().store().reset_peaks();  // the first step makes the slots
         }
-        const runtime::StageState& stage = rank.run.session().stage();
+        const stage::Stage& stage = rank.run.session().stage();
         const Ledger ledger = rank.run.session().store().ledger();
         rank.run.session().make_pending_updates();
         const std::lock_guard lock(mutex);
         result.losses = losses;
         result.norms = norms;
         result.ledgers[rank.engine.rank()] = ledger;
-        for (const auto& entry : stage.optimizer_state->entries())
-          stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+        for (const auto& entry : stage.updates.state().entries())
+          stage.values.buffers().with(entry.master, memory::Access::Read, [&](const at::Tensor& master) {
             result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter]
                           [entry.piece.info.begin] = master.flatten().clone();
           });
@@ -136,9 +136,9 @@ std::string first_difference(const TrainedInTiers& far, const TrainedInTiers& he
 void check_plan(const Config& config, int ranks, const std::vector<std::string>& settings,
                 const std::map<int, Ledger>& ledgers) {
   for (const auto& [rank, ledger] : ledgers) {
-    const runtime::ResolvedRun resolved = read_program_config(nullptr, config.file(), with_data(config, settings),
+    const resolve::ResolvedRun resolved = read_program_config(nullptr, config.file(), with_data(config, settings),
                                                               plugins_of_tiers(), {ranks, "the test"});
-    const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+    const Ledger planned = plan::dry_run(resolved.config, *resolved.registry, rank).ledger;
     CHECK(planned.peak == ledger.peak);
     CHECK(planned.total_peak == ledger.total_peak);
   }

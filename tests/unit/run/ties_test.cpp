@@ -42,8 +42,8 @@ struct Trained {
 
 at::Tensor master_of(const LocalRank& rank, const state::OptimizerState::Entry& entry) {
   at::Tensor copy;
-  rank.run.session().stage().buffers->with(entry.master, state::Access::Read,
-                                           [&](const at::Tensor& master) { copy = master.clone(); });
+  rank.run.session().stage().values.buffers().with(entry.master, memory::Access::Read,
+                                                   [&](const at::Tensor& master) { copy = master.clone(); });
   return copy;
 }
 
@@ -65,7 +65,7 @@ Trained trained(const Config& config, int ranks, std::vector<std::string> settin
         const std::lock_guard lock(mutex);
         result.losses = losses;
         result.norms = norms;
-        for (const auto& entry : rank.run.session().stage().optimizer_state->entries())
+        for (const auto& entry : rank.run.session().stage().updates.state().entries())
           result.masters[entry.piece.info.parameter + " from " + std::to_string(entry.piece.info.begin)].push_back(
               master_of(rank, entry));
       },
@@ -124,7 +124,7 @@ TEST_CASE("the first use of a shared parameter names and fills it on every stage
        "parallel.pipeline=2", "scheduler.plugin=1f1b"},
       [&](const LocalRank& rank) {
         const std::lock_guard lock(mutex);
-        for (const auto& entry : rank.run.session().stage().optimizer_state->entries())
+        for (const auto& entry : rank.run.session().stage().updates.state().entries())
           if (entry.piece.info.parameter == "embedding.weight") {
             table[rank.engine.rank()] = master_of(rank, entry);
             CHECK((entry.counted_begin == entry.counted_end) == (rank.engine.rank() == 1));  // one writes and counts it

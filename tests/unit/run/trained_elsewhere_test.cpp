@@ -84,13 +84,13 @@ Trained trained(const Config& config, int ranks, std::vector<std::string> settin
         result.evaluated = mine.evaluated;
         result.logits = mine.logits;
         result.ledgers.merge(mine.ledgers);
-        const runtime::StageState& stage = rank.run.session().stage();
-        for (const auto& entry : stage.optimizer_state->entries()) {
+        const stage::Stage& stage = rank.run.session().stage();
+        for (const auto& entry : stage.updates.state().entries()) {
           const std::string name = std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
                                    std::to_string(entry.piece.info.begin) + " ";
           const auto keep = [&](const std::string& state, const BufferRange& range) {
-            stage.buffers->with(range, state::Access::Read,
-                                [&](const at::Tensor& values) { result.saved[name + state] = values.clone(); });
+            stage.values.buffers().with(range, memory::Access::Read,
+                                        [&](const at::Tensor& values) { result.saved[name + state] = values.clone(); });
           };
           keep("master", entry.master);
           for (std::size_t i = 0; i < entry.states.size(); ++i) keep(entry.states[i].name, entry.state[i]);
@@ -184,9 +184,9 @@ TEST_CASE(
     CAPTURE(ranks, settings);
     const Trained found = trained(config, ranks, settings, {});
     for (const auto& [rank, ledger] : found.ledgers) {
-      const runtime::ResolvedRun resolved =
+      const resolve::ResolvedRun resolved =
           read_program_config(nullptr, config.file(), with_model(config, settings), far(), {ranks, "the test"});
-      const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+      const Ledger planned = plan::dry_run(resolved.config, *resolved.registry, rank).ledger;
       CHECK(planned.peak == ledger.peak);
       CHECK(planned.total_peak == ledger.total_peak);
     }

@@ -22,8 +22,8 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-struct LoopObserver final : runtime::TrainingObserver {
-  void after_step(runtime::Run&, const report::StepRecord& record) override {
+struct LoopObserver final : run::TrainingObserver {
+  void after_step(run::Run&, const report::StepRecord& record) override {
     loop.losses.push_back(record.outcome.loss);
     if (record.validation) loop.validations.emplace_back(record.step + 1, record.validation->loss);
   }
@@ -44,13 +44,12 @@ TEST_CASE("a program's own loop validates and saves when the training loop does"
     return std::vector<std::string>{config.data(), "validation.path=" + config.tokens(), "validation.every=2",
                                     "train.steps=7", "checkpoint.path=" + (config / checkpoints)};
   };
-  const runtime::ResolvedRun resolved =
+  const resolve::ResolvedRun resolved =
       read_program_config(small_model(), config.file(), settings("loop"), {}, {1, "the test"});
-  runtime::Run run(resolved, runtime::open_training(resolved.config, 0), {},
-                   runtime::launch_groups(launch::read_environment()));
+  run::Run run(resolved, run::open_training(resolved.config, 0), {}, run::launch_groups(group::read_environment()));
   run.fill();
   LoopObserver observer;
-  CHECK_THAT(runtime::train(run, {&observer}), Contains("step-7"));
+  CHECK_THAT(run::train(run, {&observer}), Contains("step-7"));
   observer.loop.checkpoints = names_in(config / "loop");
 
   Engine engine = initialize(small_model(), config.file(), settings("program"));

@@ -284,9 +284,9 @@ TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit
         const UnitRun away = trained_in_units(config, optimizer, ranks, moved);
         check_same_bits(away, here);
         for (const auto& [rank, ledger] : away.ledgers) {
-          const runtime::ResolvedRun resolved = read_program_config(
+          const resolve::ResolvedRun resolved = read_program_config(
               nullptr, config.file(), with_model(config, optimizer, 64, 2, moved), halves(), {ranks, "the test"});
-          const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+          const Ledger planned = plan::dry_run(resolved.config, *resolved.registry, rank).ledger;
           CHECK(planned.peak == ledger.peak);
         }
       }
@@ -329,9 +329,9 @@ TEST_CASE("what would cut within blocks or matrices is refused, in a plan too") 
   const Config config;
   const auto refused = [&](const std::string& optimizer, int ranks, const std::vector<std::string>& settings) {
     const std::string text = error_of([&] { trained_in_units(config, optimizer, ranks, settings, 64, 1); });
-    const runtime::ResolvedRun resolved = read_program_config(
+    const resolve::ResolvedRun resolved = read_program_config(
         nullptr, config.file(), with_model(config, optimizer, 64, 1, settings), halves(), {ranks, "the test"});
-    CHECK(error_of([&] { runtime::dry_run(resolved.config, *resolved.registry, ranks - 1); }) == text);
+    CHECK(error_of([&] { plan::dry_run(resolved.config, *resolved.registry, ranks - 1); }) == text);
     return text;
   };
   CHECK_THAT(refused("adamw_8bit", 2, {"parallel.tensor=2", "train.micro_batch=2"}),

@@ -7,7 +7,7 @@
 
 // Buffers of one rank whose device is the processor, or, if not `on_host`, is taken for one with memory of its own.
 struct HostBuffers {
-  explicit HostBuffers(const strata::state::MemoryPlan& plan = {}, bool on_host = true)
+  explicit HostBuffers(const strata::memory::MemoryPlan& plan = {}, bool on_host = true)
       : buffers(store, device, plan, on_host) {}
 
   // A slice with its values and its gradient, each in a buffer of its own.
@@ -28,5 +28,5 @@ struct HostBuffers {
 
   strata::StateStore store{at::kCPU};
   strata::PlainDevice device{at::kCPU};
-  strata::state::Buffers buffers;
+  strata::memory::Buffers buffers;
 };

@@ -7,7 +7,7 @@ namespace {
 
 using namespace strata;
 using config::ParameterRule;
-using runtime::ParameterRules;
+using state::ParameterRules;
 
 ParameterInfo parameter(const std::string& name, const std::string& tie = "") {
   ParameterInfo info;

@@ -1,4 +1,4 @@
-#include "step/connect_stages.hpp"
+#include "stage/connect_stages.hpp"
 
 #include <strata/fakes/local_group.hpp>
 
@@ -29,10 +29,10 @@ TEST_CASE("every two stages whose chunks follow each other exchange a message on
     LocalGroups groups;
     std::vector<Traffic> traffic(4);
     in_threads(ranks, [&](int rank) {
-      runtime::GroupRequest request{"pipeline", {}};
+      group::GroupRequest request{"pipeline", {}};
       for (int member = 0; member < ranks; ++member) request.members.push_back(member);
       const std::unique_ptr<CheckedGroup> pipeline = groups.take(request, rank);
-      runtime::connect_stages(*pipeline, {stages, {}}, at::kCPU);
+      stage::connect_stages(*pipeline, {stages, {}}, at::kCPU);
       traffic[static_cast<std::size_t>(rank)] = pipeline->traffic();
     });
     for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)

@@ -1,4 +1,4 @@
-#include "step/linear.hpp"
+#include "stage/linear.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -15,8 +15,8 @@
 #include "catch.hpp"
 
 using namespace strata;
-using runtime::Linear;
-using runtime::WeightGradient;
+using stage::Linear;
+using stage::WeightGradient;
 
 namespace {
 

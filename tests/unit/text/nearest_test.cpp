@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 
-using namespace strata::config;
+using namespace strata::text;
 
 TEST_CASE("The nearest word") {
   CHECK(edit_distance("", "abc") == 3);

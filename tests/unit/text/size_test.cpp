@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 
-using namespace strata::config;
+using namespace strata::text;
 
 TEST_CASE("Sizes for people") {
   CHECK(format_bytes(12) == "12 B");

@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 
-using namespace strata::report;
+using namespace strata::text;
 
 namespace {
 std::string text_of(const Table& table, TableFormat format) {

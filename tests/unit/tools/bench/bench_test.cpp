@@ -58,7 +58,7 @@ TEST_CASE("a bench's table says times in units that suit them, a rate, and the r
   bubble.values = {0.3};
   bubble.floor_values = {0.2};
   const BenchReport report{"optimizer/some", 1, 2, 8, {timed_row(), bubble}};
-  const strata::report::Table table = bench_table(report);
+  const strata::text::Table table = bench_table(report);
   REQUIRE(table.rows.size() == 2);
   CHECK(table.rows[0] == std::vector<std::string>{"step", "1.00 MiB", "2.35 ms", "2.00 ms..2.70 ms", "1.70 GB/s",
                                                   "one pass over 3 streams", "1.00 ms", "2.34 [2.00, 2.70]"});

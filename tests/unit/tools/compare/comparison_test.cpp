@@ -8,7 +8,8 @@
 #include "tools/compare/comparison_page.hpp"
 #include "tools/compare/variants.hpp"
 
-using namespace strata::report;
+using namespace strata::compare;
+using namespace strata::text;
 
 namespace {
 
@@ -136,7 +137,7 @@ TEST_CASE("short and long times have four digits in a table, and all in CSV") {
 }
 
 TEST_CASE("headings name a plugin's file by what tells it apart") {
-  using strata::config::short_names;
+  using strata::compare::short_names;
   using Names = std::vector<std::string>;
   CHECK(short_names({"partitioner.plugin=zero3", "partitioner.plugin=/home/me/build/libmine.so"}) ==
         Names{"partitioner.plugin=zero3", "partitioner.plugin=mine"});

@@ -9,8 +9,8 @@
 
 #include "catch.hpp"
 
-using strata::report::paired_ratio;
-using strata::report::PairedRatio;
+using strata::compare::paired_ratio;
+using strata::compare::PairedRatio;
 
 namespace {
 

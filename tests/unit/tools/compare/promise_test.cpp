@@ -9,16 +9,17 @@ namespace {
 
 constexpr double rounding = 1e-5;
 
-runtime::ResolvedRun run_with(std::vector<std::string> settings) {
-  static const auto registry = plugin_host::open_registry("");
+resolve::ResolvedRun run_with(std::vector<std::string> settings) {
+  static const auto registry = plugins::open_registry("");
   settings.insert(settings.begin(),
                   {"device=cpu", "data.path=x.bin", "model.plugin=gpt_neox", "model.preset=pythia-14m",
                    "model.seq_len=64", "train.steps=1", "learning_rate.base=1", "train.global_batch=8"});
-  return runtime::resolve_run({config::read_defaults(), config::read_settings(settings)},
-                              config::World::started_here(4), registry, plugin_host::EnginePlugins(registry));
+  return resolve::resolve_run({config::read_defaults(), config::read_settings(settings)},
+                              config::World::started_here(4), registry, plugins::EnginePlugins(registry));
 }
 
-std::optional<report::Promise> promised(const std::vector<std::string>& run, const std::vector<std::string>& baseline) {
+std::optional<compare::Promise> promised(const std::vector<std::string>& run,
+                                         const std::vector<std::string>& baseline) {
   return promise(run_with(run), run_with(baseline), rounding);
 }
 

@@ -15,8 +15,8 @@ namespace strata::config {
 namespace {
 
 // Two optimizers, of which one has no betas.
-plugin_host::PluginRegistry& registry() {
-  static plugin_host::PluginRegistry made({});
+plugins::PluginRegistry& registry() {
+  static plugins::PluginRegistry made({});
   static const bool filled = [] {
     OptionSpec decay = option("weight_decay", "number", "0.01");
     decay.minimum = "0";

@@ -109,8 +109,8 @@ std::string mutated(std::string text, std::mt19937_64& random) {
 }  // namespace
 
 TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place") {
-  const auto registry = plugin_host::open_registry("");
-  const plugin_host::EnginePlugins plugins(registry);
+  const auto registry = plugins::open_registry("");
+  const plugins::EnginePlugins plugins(registry);
   const Node defaults = read_defaults();
   const std::array<std::pair<Format, const char*>, 4> sources{
       {{Format::Yaml, yaml_text}, {Format::Toml, toml_text}, {Format::Json, json_text}, {Format::Json, own_json_text}}};
@@ -130,7 +130,7 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
       const RunConfig config = resolve(trees, {2, "--nproc"}, plugins);
-      const runtime::DryRun run = runtime::dry_run(config, *registry, 1);
+      const plan::DryRun run = plan::dry_run(config, *registry, 1);
       CHECK_FALSE(run.program.empty());
       ++ran;
     } catch (const UserError& error) {

@@ -291,8 +291,8 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
       << R"({"train_batch_size": 8, "gradient_accumulation_steps": 2, "fp16": {"enabled": true, "loss_scale": 0},
     "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95]}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
     "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})";
-  const auto registry = plugin_host::open_registry("");
-  const plugin_host::EnginePlugins plugins(registry);
+  const auto registry = plugins::open_registry("");
+  const plugins::EnginePlugins plugins(registry);
   cli::ConfigShow arguments;
   arguments.file = source;
   arguments.settings = model_settings;

@@ -22,7 +22,7 @@ inline const std::vector<std::string> model_settings{"model.plugin=gpt_neox", "m
 // Resolves a ds_config with the plugins that were built.
 inline Translated translated(const std::string& json, std::vector<std::string> settings = {}, std::int64_t world = 2,
                              const DialectAnswers& answers = {}) {
-  static const plugin_host::EnginePlugins plugins(plugin_host::open_registry(""));
+  static const plugins::EnginePlugins plugins(plugins::open_registry(""));
   settings.insert(settings.begin(), model_settings.begin(), model_settings.end());
   Translated result;
   try {

@@ -4,7 +4,7 @@
 
 #include "catch.hpp"
 
-using namespace strata::runtime;
+using namespace strata::cli;
 
 TEST_CASE("The largest micro-batch fits and one more does not") {
   int calls = 0;

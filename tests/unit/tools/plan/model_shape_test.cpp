@@ -7,7 +7,8 @@
 #include "catch.hpp"
 
 using namespace strata;
-using namespace strata::runtime;
+using namespace strata::cli;
+using namespace strata::plan;
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "unit/plugins/little_options.hpp"
 
 using namespace strata;
-using namespace strata::plugin_host;
+using namespace strata::plugins;
 using nlohmann::json;
 
 namespace {

@@ -3,8 +3,8 @@
 #include "catch.hpp"
 #include "temporary_folder.hpp"
 
-using strata::launch::host_resources;
-using strata::launch::HostResources;
+using strata::ranks::host_resources;
+using strata::ranks::HostResources;
 
 TEST_CASE("what a container has is the least that any of its cgroups has") {
   const TemporaryFolder folder;

@@ -48,8 +48,7 @@ class TemporaryFile {
 };
 
 // `meanwhile` runs here with the child's process number.
-inline Ended run_in_child(const strata::launch::RankProgram& program,
-                          const std::function<void(pid_t)>& meanwhile = {}) {
+inline Ended run_in_child(const strata::ranks::RankProgram& program, const std::function<void(pid_t)>& meanwhile = {}) {
   const TemporaryFile out;
   const TemporaryFile error;
   std::fflush(nullptr);
@@ -61,7 +60,7 @@ inline Ended run_in_child(const strata::launch::RankProgram& program,
     dup2(error.handle(), STDERR_FILENO);
     int status = 99;
     try {
-      status = strata::launch::run_ranks(program);
+      status = strata::ranks::run_ranks(program);
     } catch (const std::exception& problem) {
       std::fprintf(stderr, "run_ranks threw: %s\n", problem.what());
     }

@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 namespace {
 
 // A run whose ranks are shell scripts.
-strata::launch::RankProgram shell(int ranks, const std::string& script) {
-  strata::launch::RankProgram program;
+strata::ranks::RankProgram shell(int ranks, const std::string& script) {
+  strata::ranks::RankProgram program;
   program.ranks = ranks;
   program.program = "/bin/sh";
   program.arguments = {"-c", script};
@@ -109,8 +109,8 @@ TEST_CASE("an error that all ranks report is said once, and last words again onl
 }
 
 TEST_CASE("far more ranks than cores or memory are refused with the numbers, unless that is meant") {
-  using strata::launch::check_ranks;
-  using strata::launch::HostResources;
+  using strata::ranks::check_ranks;
+  using strata::ranks::HostResources;
   constexpr std::int64_t gibi = std::int64_t{1} << 30;
   const auto refusal = [](int ranks, const HostResources& host) -> std::string {
     try {
@@ -129,7 +129,7 @@ TEST_CASE("far more ranks than cores or memory are refused with the numbers, unl
   CHECK(refusal(32, {2, 0, 0, 0}).empty());  // unknown
   CHECK_NOTHROW(check_ranks(1000, true, {2, gibi, 0, 0}));
   const Ended ended = run_in_child(shell(4096, "exit 0"));  // a host with 256 cores may
-  if (strata::launch::host_resources().cores < 256)
+  if (strata::ranks::host_resources().cores < 256)
     CHECK_THAT(ended.error, Contains("run_ranks threw: --nproc is 4096"));
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("no rank outlives a killed launcher") {
 }
 
 TEST_CASE("a program that is not there") {
-  strata::launch::RankProgram program;
+  strata::ranks::RankProgram program;
   program.ranks = 2;
   program.program = "/no/such/program";
   const Ended ended = run_in_child(program);
@@ -294,7 +294,7 @@ TEST_CASE("a stopped rank ends the run in every state of the launcher") {
     INFO(stop.state);
     const TemporaryFile numbers;
     std::set<pid_t> ranks;
-    strata::launch::RankProgram program =
+    strata::ranks::RankProgram program =
         shell(2, std::string("if [ $RANK = 0 ]; then trap '") + stop.rank_0 + "' TERM; else trap '' TERM; echo $$ > " +
                      numbers.path() + "; fi; while :; do sleep 0.05; done");
     program.longest_stop = 300ms;

@@ -14,8 +14,8 @@
 #include "unit/tools/ranks/run_in_child.hpp"
 
 using namespace std::chrono_literals;
-using strata::launch::LineReader;
-using strata::runtime::StopSignals;
+using strata::cli::StopSignals;
+using strata::ranks::LineReader;
 
 namespace {
 
@@ -54,8 +54,8 @@ int status_of(const std::function<int()>& work) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-strata::launch::RankProgram traps(const std::string& then) {
-  strata::launch::RankProgram program;
+strata::ranks::RankProgram traps(const std::string& then) {
+  strata::ranks::RankProgram program;
   program.ranks = 2;
   program.program = "/bin/sh";
   program.arguments = {"-c", "trap '" + then + "' INT TERM HUP; echo ready; while :; do sleep 0.05; done"};
@@ -100,7 +100,7 @@ TEST_CASE("a launcher with a thread that takes signals passes them on") {
       std::thread sender([&] {
         if (says(out, "ready", 2)) thread.signal(number);
       });
-      const int result = strata::launch::run_ranks(traps("echo left; exit 0"));
+      const int result = strata::ranks::run_ranks(traps("echo left; exit 0"));
       sender.join();
       return result == 128 + number && says(out, "left", 2) ? 0 : 1;
     });
@@ -122,7 +122,7 @@ TEST_CASE(
       std::this_thread::sleep_for(700ms);
       kill(getpid(), SIGINT);
     });
-    const int result = strata::launch::run_ranks(traps(":"));
+    const int result = strata::ranks::run_ranks(traps(":"));
     sender.join();
     return result;
   });

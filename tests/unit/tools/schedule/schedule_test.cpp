@@ -15,8 +15,8 @@ namespace {
 
 std::string show(const Scheduler& scheduler, const PipelineShape& shape, const std::string& format) {
   std::ostringstream out;
-  CHECK(cli::schedule_show({{"mine", scheduler, shape.chunks_per_stage}}, shape.stages, shape.micro_batches, {}, format,
-                           out) == 0);
+  CHECK(schedule::schedule_show({{"mine", scheduler, shape.chunks_per_stage}}, shape.stages, shape.micro_batches, {},
+                                format, out) == 0);
   return out.str();
 }
 
@@ -64,8 +64,9 @@ TEST_CASE("several schedules do the same work, whatever a stage is cut into, and
              sequential = make_scheduler("sequential");
   const auto shown = [&](const std::string& format) {
     std::ostringstream out;
-    CHECK(cli::schedule_show({{"1f1b", *plain, 1}, {"interleaved", *interleaved, 2}, {"sequential", *sequential, 3}}, 4,
-                             8, {2, 2, 2, 0}, format, out) == 0);
+    CHECK(
+        schedule::schedule_show({{"1f1b", *plain, 1}, {"interleaved", *interleaved, 2}, {"sequential", *sequential, 3}},
+                                4, 8, {2, 2, 2, 0}, format, out) == 0);
     return out.str();
   };
   const std::string text = shown("text");
@@ -98,10 +99,10 @@ TEST_CASE("schedules of a run have its layers, and the activations that its stag
   std::vector<LayerCost> layers(6, {100, 1'000'000, 1'000'000, 1'000'000, 3 << 20, 1});
   layers.back().forward_time = 2'000'000;  // a pass of the last stage takes 10, of the first 9
   const auto scheduler = make_scheduler("1f1b");
-  const cli::RunSchedule schedule{"1f1b", runtime::plan_step("scheduler/1f1b", *scheduler, {2, 1, 4}, layers)};
+  const schedule::RunSchedule schedule{"1f1b", program::plan_step("scheduler/1f1b", *scheduler, {2, 1, 4}, layers)};
   const auto shown = [&](const std::string& format) {
     std::ostringstream out;
-    CHECK(cli::show_schedules_of_run({schedule}, /*measured=*/false, format, out) == 0);
+    CHECK(schedule::show_schedules_of_run({schedule}, /*measured=*/false, format, out) == 0);
     return out.str();
   };
   // 3 before the last stage begins, 40 of it, 6 after its last.
@@ -131,17 +132,17 @@ TEST_CASE("the same for programs") {
 TEST_CASE("a shape that the schedule does not have is an error, not a picture") {
   const auto scheduler = make_scheduler("1f1b");
   std::ostringstream out;
-  CHECK_THROWS_AS(cli::schedule_show({{"mine", *scheduler, 3}}, 2, 2, {}, "text", out), UserError);
-  CHECK_THROWS_AS(cli::schedule_show({{"mine", *scheduler, 1}}, -2, 2, {}, "text", out), UserError);
+  CHECK_THROWS_AS(schedule::schedule_show({{"mine", *scheduler, 3}}, 2, 2, {}, "text", out), UserError);
+  CHECK_THROWS_AS(schedule::schedule_show({{"mine", *scheduler, 1}}, -2, 2, {}, "text", out), UserError);
   CHECK(out.str().empty());
 }
 
 TEST_CASE("what cannot be shown is refused, what is too wide is said") {
   const auto scheduler = make_scheduler("1f1b");
   std::ostringstream out;
-  const auto show_with = [&](const PipelineShape& shape, const runtime::ChunkCost& cost) {
-    return cli::schedule_show({{"1f1b", *scheduler, shape.chunks_per_stage}}, shape.stages, shape.micro_batches, cost,
-                              "text", out);
+  const auto show_with = [&](const PipelineShape& shape, const program::ChunkCost& cost) {
+    return schedule::schedule_show({{"1f1b", *scheduler, shape.chunks_per_stage}}, shape.stages, shape.micro_batches,
+                                   cost, "text", out);
   };
   CHECK_THROWS_WITH(show_with({1 << 20, 1 << 20, 1 << 20}, {}), Catch::Contains("product at most"));
   CHECK_THROWS_WITH(show_with({2, 1, 100'000}, {}), Catch::Contains("product at most"));

@@ -11,6 +11,7 @@
 #include "tools/trace/report.hpp"
 
 using namespace strata;
+using namespace strata::schedule;
 using namespace strata::trace;
 
 namespace {
@@ -26,13 +27,13 @@ std::int64_t plain(const ComputeAction& action) {
 // `travel` milliseconds late on the other stage.
 void add_step(TraceFile& trace, std::int64_t step, const TimeOf& time_of, std::int64_t gather = 0,
               std::int64_t travel = 0) {
-  const runtime::ComputeOrders orders{parse_compute_order("F0.0 F0.1 B0.0 B0.1"),
+  const program::ComputeOrders orders{parse_compute_order("F0.0 F0.1 B0.0 B0.1"),
                                       parse_compute_order("F1.0 B1.0 F1.1 B1.1")};
-  const runtime::Timeline timeline =
-      travel == 0 ? runtime::simulate(orders, trace.placement, time_of)
-                  : runtime::simulate(orders, trace.placement, runtime::uniform_costs(2, {10, 20, 0, travel}));
+  const program::Timeline timeline =
+      travel == 0 ? program::simulate(orders, trace.placement, time_of)
+                  : program::simulate(orders, trace.placement, program::uniform_costs(2, {10, 20, 0, travel}));
   for (std::size_t stage = 0; stage < 2; ++stage) {
-    std::vector<trace::Event>& events = trace.ranks[stage].steps[step];
+    std::vector<schedule::Event>& events = trace.ranks[stage].steps[step];
     std::int64_t clock = 7 * step * millisecond;
     const auto put = [&](const std::string& category, const std::string& op, const ComputeAction& action,
                          std::int64_t from, std::int64_t to) {
@@ -40,7 +41,7 @@ void add_step(TraceFile& trace, std::int64_t step, const TimeOf& time_of, std::i
                         (7 * step + to) * millisecond});
       clock = events.back().end;
     };
-    for (const runtime::TimedAction& timed : timeline.stages[stage]) {
+    for (const program::TimedAction& timed : timeline.stages[stage]) {
       const bool forward = timed.action.kind == ComputeKind::Forward;
       if (gather > 0) put("gather", "Gather", {ComputeKind::Forward, -1, -1}, timed.start, timed.start + gather);
       put(forward ? "forward" : "backward", forward ? "Forward" : "Backward", timed.action, timed.start + gather,
@@ -151,7 +152,7 @@ TEST_CASE("a trace that is none, or has no whole step, is refused") {
 }
 
 TEST_CASE("the layers of a trace cost what they took, whether backwards are split or not") {
-  trace::TraceFile trace;
+  schedule::TraceFile trace;
   trace.placement = {{0, 1}, {{0, 1}, {1, 2}}};
   trace.ranks = {{0, 0, {}}, {1, 1, {}}};
   const auto add = [&](std::size_t rank, const char* op, std::int64_t duration) {
@@ -164,13 +165,14 @@ TEST_CASE("the layers of a trace cost what they took, whether backwards are spli
     add(1, "BackwardInput", 3 * duration);
     add(1, "BackwardWeight", duration);
   }
-  const std::vector<runtime::LayerTime> times = trace::layer_times(trace, "trace.json");
+  const std::vector<stage::LayerTime> times = schedule::layer_times(trace, "trace.json");
   REQUIRE(times.size() == 2);
-  const auto is = [](const runtime::LayerTime& time, std::int64_t forward, std::int64_t input, std::int64_t weight) {
+  const auto is = [](const stage::LayerTime& time, std::int64_t forward, std::int64_t input, std::int64_t weight) {
     return time.forward == forward && time.backward_input == input && time.backward_weight == weight;
   };
   CHECK(is(times[0], 20, 30, 30));
   CHECK(is(times[1], 40, 60, 20));
   trace.placement.layers_of_chunk.back().second = 3;
-  CHECK_THROWS_WITH(trace::layer_times(trace, "trace.json"), Catch::Contains("trace.json: has no forward of layer 2"));
+  CHECK_THROWS_WITH(schedule::layer_times(trace, "trace.json"),
+                    Catch::Contains("trace.json: has no forward of layer 2"));
 }
