@@ -71,7 +71,7 @@ def test_the_choice_fits_and_changes_no_number(runs, ranks, more, request):
     assert chosen.losses == without.losses
     assert chosen.device_bytes <= budget
     assert chosen.summary["predicted_step_s"] > 0
-    assert "offload: auto expected" in chosen.output
+    assert "offload: auto predicted" in chosen.output
     assert not list(runs.disk.iterdir())
 
 
@@ -138,7 +138,7 @@ def refused(runs, settings, ranks=1, command="train"):
 
 def test_refusals_say_what_to_do(runs):
     auto = runs.auto("1GB")
-    assert "raise the budget, or make train.micro_batch or model.seq_len smaller" in refused(runs, runs.auto("1MiB"))
+    assert "raise the budget, or reduce train.micro_batch or model.seq_len" in refused(runs, runs.auto("1MiB"))
     assert "parallel.cut is measured" in refused(runs, [*auto, "parallel.pipeline=2", "parallel.cut=measured"], 2)
     assert "set step_policy: plain or delayed" in refused(runs, [*auto, "step_policy=speculative"])
     assert "offload.host and offload.disk are none" in refused(runs, ["offload=auto", "offload.host=none"])

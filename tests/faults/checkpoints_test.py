@@ -27,7 +27,7 @@ def test_damaged(faults, layout, seed):
         status, said = faults.machine.call("checkpoint", "info", path)
         assert status == 2 and name in said, f"`checkpoint info` does not refuse it: {said}"
     weights = os.path.join(faults.machine.new_folder(), "weights")
-    run = faults.expect(faults.start(layout, folder, resume="latest", export=weights, slow=False), 0, "step-20", "going on from",
+    run = faults.expect(faults.start(layout, folder, resume="latest", export=weights, slow=False), 0, "step-20", "resuming from",
                         "step-5, the one before it")
     faults.compare(layout, run, weights)
 
@@ -94,7 +94,7 @@ def test_folder_in_use_is_refused(faults):
 
 
 def test_no_checkpoint_yet(faults):
-    fresh = faults.expect(faults.start("ddp, 1 rank", faults.folder(), ["train.steps=4"], resume="latest", slow=False), 0, "there is no checkpoint yet")
+    fresh = faults.expect(faults.start("ddp, 1 rank", faults.folder(), ["train.steps=4"], resume="latest", slow=False), 0, "has no checkpoint yet")
     assert fresh.summary["first_step"] == 1
 
 

@@ -69,7 +69,7 @@ def test_waited_for(faults, layout, communicator, timeout, seconds):
     run = faults.start(layout, faults.folder(), more)
     assert run.wait_for_step(3), run.output
     time.sleep(seconds)  # rank 0's metrics are not read, so it cannot go on
-    faults.expect(run, 0, "; the wait goes on" if seconds > 2 * timeout else "")
+    faults.expect(run, 0, "; the wait continues" if seconds > 2 * timeout else "")
     assert run.summary["losses"] == faults.reference(layout).losses, "the losses are not those of a run that was not held up"
 
 

@@ -68,7 +68,7 @@ def test_plan_says_what_meta_tensors_lack(guarded):
 
 
 def test_rounding_mode(guarded):
-    check_said(guarded.train("rounds_up"), 70, f"plugin {ZERO}: finish_gradient", "changed how this thread's processor rounds", "fesetround")
+    check_said(guarded.train("rounds_up"), 70, f"plugin {ZERO}: finish_gradient", "changed this thread's rounding mode", "fesetround")
 
 
 def test_shutdown_that_sleeps(guarded):

@@ -231,7 +231,7 @@ def test_place_of_the_latest_link(outputs):
     place = outputs.place()
     (place / "latest").mkdir()
     done, changed = outputs.call("train CONFIG --set checkpoint.path=OUT", place)
-    check_refused(done, changed, "latest: is in the place of the link")
+    check_refused(done, changed, "latest: is where the link")
 
 
 def train(outputs, place, *more):

@@ -285,7 +285,7 @@ class Space:
 def _indivisible_ranks(_, combination):
     ranks, stages = combination.number("ranks"), combination.number("stages")
     return ranks % (stages * combination.tensor) and (
-        rf"parallel: world size {ranks} \(.*\) cannot be divided by pipeline {stages} x tensor {combination.tensor}") or None
+        rf"parallel: world size {ranks} \(.*\) is not divisible by pipeline {stages} x tensor {combination.tensor}") or None
 
 
 def _indivisible_batch(_, combination):
@@ -297,7 +297,7 @@ def _indivisible_batch(_, combination):
 def _late_updates_and_other_policies(_, combination):
     policy = combination["policy"].label
     return policy != "plain" and "offload.updates_at_end=0.5" in combination["offload"].settings and (
-        rf"offload\.updates_at_end is 0\.5, which does nothing: step_policy is {policy}, .*; set step_policy: plain") or None
+        rf"offload\.updates_at_end is 0\.5, which has no effect: step_policy is {policy}, .*; set step_policy: plain") or None
 
 
 def _parameters_stay_below_stage_3(_, combination):

@@ -63,7 +63,7 @@ void check_shape(const Node& node, const OptionSpec& option) {
   if (!is_list(option) && node.kind == NodeKind::Sequence) refuse(node, "a list");
   if (is_list(option) && node.kind == NodeKind::Scalar) refuse(node, shown(node.text));
   for (const Node& item : node.items) {
-    if (item.kind != NodeKind::Scalar) refuse(item, "something else than a value in the list");
+    if (item.kind != NodeKind::Scalar) refuse(item, "an element of the list that is not a value");
   }
 }
 

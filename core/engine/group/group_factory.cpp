@@ -90,7 +90,7 @@ class BackendGroup final : public CheckedGroup {
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
     board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) +
                 ": " + problem + "; the group consists of " + ranks_named(members()) +
-                "; see what the others printed last");
+                "; see the last output of the others");
   }
 
   Call call_of(const Operation& operation) const;

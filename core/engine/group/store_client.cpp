@@ -63,10 +63,11 @@ void StoreClient::connect_at_start() {
       problem = found.what();
     }
     if (Clock::now() >= end)
-      throw EnvironmentError("found no server of the run's store at {} within {} ({}); {} should serve it", where,
-                             shown_time(place_.timeout), problem, place_.server);
+      throw EnvironmentError(
+          "no connection to the run's store at {} within {} ({}); check that {}, which serves it, has started", where,
+          shown_time(place_.timeout), problem, place_.server);
     if (!told && Clock::now() - begin >= first_word)
-      spdlog::warn("found no server of the run's store at {} for {} s ({}); trying until communicator.timeout_s, {}",
+      spdlog::warn("no connection to the run's store at {} for {} s ({}); trying until communicator.timeout_s, {}",
                    where, first_word.count() / 1000, problem, shown_time(place_.timeout));
     told = told || Clock::now() - begin >= first_word;
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
@@ -108,11 +109,11 @@ void StoreClient::take(const StoreProblem& problem, Clock::time_point attempted)
   const bool has_ended = refused_since_ && now - *refused_since_ >= std::min(refused_for, place_.timeout);
   const bool silent = now - *silent_since_ >= place_.timeout;
   if (!closed_ && !has_ended && !silent && problem.kind != Kind::Stranger) return;
-  lost_ = format("the run's store at {}:{} no longer answers: {}", place_.host, place_.port,
+  lost_ = format("the run's store at {}:{} no longer responds: {}", place_.host, place_.port,
                  has_ended ? place_.server + ", which serves it, has ended"
-                 : silent  ? "nothing was heard of it for " + shown_time(place_.timeout) +
-                                " (communicator.timeout_s), so " + place_.server +
-                                ", which serves it, is stopped or its host cannot be reached (" + problem.what() + ")"
+                 : silent  ? "it did not respond for " + shown_time(place_.timeout) + " (communicator.timeout_s), so " +
+                                place_.server + ", which serves it, is stopped or its host cannot be reached (" +
+                                problem.what() + ")"
                           : std::string(problem.what()));
   throw EnvironmentError(*lost_);
 }

@@ -142,10 +142,10 @@ class Search {
 
   [[noreturn]] void refuse_all(const Needed& least) const {
     throw UserError(
-        "offload is automatic, and a step with everything on {} still takes {} of the device{}, where {} are allowed; "
-        "raise the budget, or make train.micro_batch or model.seq_len smaller",
+        "offload is automatic, but even with everything on {} a step needs {} of device memory{}, and {} are allowed; "
+        "raise the budget, or reduce train.micro_batch or model.seq_len",
         choices_.homes.back().slot, config::format_bytes(least.device),
-        on_host_ ? " and " + config::format_bytes(least.all) + " of all memory" : "", limits());
+        on_host_ ? " and " + config::format_bytes(least.all) + " of memory in all" : "", limits());
   }
 
   // By what the config itself gives, which is the same on all ranks.
@@ -229,13 +229,13 @@ class Search {
     std::vector<std::string>& report = choice.report;
     const HomeSpeed& speed = rehearsal_->speed();
     report.push_back(report::formatted(
-        "measured with everything on %s: %.3f s a step, where %.3f s are predicted; computing takes %.3f s of it",
+        "measured with everything on %s: %.3f s per step (predicted: %.3f s), of it %.3f s of compute",
         choices_.homes.back().slot.c_str(), rehearsal_->step_s(), own_.seconds, own_.computing));
     if (own_.moving > 0.0)
-      report.push_back(report::formatted("it reads %.2f GB/s and writes %.2f GB/s, which takes %.3f s a step",
+      report.push_back(report::formatted("it reads %.2f GB/s and writes %.2f GB/s; transfers take %.3f s per step",
                                          1e-9 * speed.read, 1e-9 * speed.write, own_.moving));
     report.push_back(report::formatted(
-        "of %zu placements the fastest that fits %s, found in %.1f s: %.3f s a step, with %s of the device", looked_at_,
+        "fastest of %zu placements within %s, found in %.1f s: %.3f s per step, %s of device memory", looked_at_,
         limits().c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(),
         choice.chosen.seconds, config::format_bytes(choice.chosen.device_bytes).c_str()));
     for (const std::string& line : as_yaml(choice.chosen.config, choices_)) report.push_back("  " + line);
@@ -284,8 +284,8 @@ void check_device_budget(const config::RunConfig& config, plugin_host::PluginReg
     const std::int64_t bytes = dry_run(config, registry, static_cast<int>(rank)).peak_total;
     if (bytes > config.device_budget)
       throw UserError(
-          "device_budget is {}, and a step of rank {} takes {} of the device; `strata plan` shows what for. Raise it, "
-          "recompute activations, use more ranks, or let offload: auto find homes",
+          "device_budget is {}, and a step of rank {} needs {} of device memory; `strata plan` lists it by category. "
+          "Raise device_budget, recompute activations, use more ranks, or set offload: auto",
           config::format_bytes(config.device_budget), rank, config::format_bytes(bytes));
   }
 }

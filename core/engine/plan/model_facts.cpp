@@ -35,7 +35,7 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
     const LayerInfo first = model.describe(0, {1, config.model.seq_len, at::kFloat});
     if (first.outputs.empty() || first.outputs.front().extents.empty())
       throw UserError(config.model.plugin.place,
-                      "model {} does not say its hidden size, which a value \"auto\" needs; give the value",
+                      "model {} reports no hidden size, which a value \"auto\" needs; give the value",
                       config.model.plugin.plugin);
     return first.outputs.front().extents.back();
   });

@@ -74,8 +74,8 @@ void check_layers_per_chunk(const PipelineShape& shape, int layers) {
   const std::int64_t sum = std::accumulate(given.begin(), given.end(), std::int64_t{0});
   if (given.size() == static_cast<std::size_t>(shape.chunks()) && sum == layers) return;
   throw UserError(
-      "parallel.layers_per_chunk has {} numbers, which sum up to {}; this run has {} chunks ({} stages x {}), and the "
-      "model {} layers, embedding and head among them",
+      "parallel.layers_per_chunk has {} numbers with the sum {}; it must have one for each of the {} chunks ({} stages "
+      "x {}), with the sum {}: the layers of the model, including embedding and head",
       given.size(), sum, shape.chunks(), shape.stages, shape.chunks_per_stage, layers);
 }
 
@@ -85,7 +85,7 @@ void check_follows(const std::string& scheduler, const Placement& placement, con
   for (std::size_t chunk = 0; chunk < placement.layers_of_chunk.size(); ++chunk) {
     const auto [begin, end] = placement.layers_of_chunk[chunk];
     if (end - begin != shape.layers_per_chunk[chunk])
-      throw UserError("{} cuts the model's layers by itself; leave parallel.layers_per_chunk out", scheduler);
+      throw UserError("{} chooses its own cut of the model's layers; leave parallel.layers_per_chunk out", scheduler);
   }
 }
 

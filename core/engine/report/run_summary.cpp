@@ -163,20 +163,19 @@ std::string summary_table(const RunSummary& summary) {
   const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
   out << (summary.steps == 0
-              ? formatted("no step was made: %lld were before", static_cast<long long>(summary.steps_done))
+              ? formatted("no steps left to run: %lld were run before", static_cast<long long>(summary.steps_done))
               : formatted("steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
                           static_cast<long long>(summary.steps), first, last, summary.median_step_s,
                           summary.tokens_per_s))
       << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "")
-      << (summary.made_again > 0 ? ", updates made again " + std::to_string(summary.made_again) : "") << "\n";
+      << (summary.made_again > 0 ? ", updates repeated " + std::to_string(summary.made_again) : "") << "\n";
   if (summary.predicted_step_s && summary.steps > 0)
-    out << formatted("offload: auto expected %.3f s a step; the median is %+.1f %% off\n", *summary.predicted_step_s,
-                     100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
+    out << formatted("offload: auto predicted %.3f s per step; the median differs by %+.1f %%\n",
+                     *summary.predicted_step_s, 100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
   if (const std::optional<double> hidden = summary.tensor.hidden()) {
     const double steps = static_cast<double>(std::max<std::int64_t>(summary.steps, 1));
     out << formatted(
-        "tensor parallelism: %.3f s a step waited for collectives; products hid %.0f %% of those beside "
-        "them\n",
+        "tensor parallelism: waits for collectives %.3f s per step; matmuls hid %.0f %% of the overlapped ones\n",
         summary.tensor.waited() / steps, 100.0 * *hidden);
   }
   if (summary.last_validation) {

@@ -22,7 +22,7 @@ void check_no_model(const std::vector<config::Node>& trees) {
         section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
     if (plugin == nullptr || plugin->kind != config::NodeKind::Scalar) continue;
     throw UserError(plugin->place,
-                    "model.plugin is {}, and this program brings a model of its own: leave model.plugin out, or "
+                    "model.plugin is {}, and this program passes its own model: leave model.plugin out, or call "
                     "initialize without a model",
                     config::shown(plugin->text));
   }
@@ -122,8 +122,7 @@ Engine::Implementation::Implementation(runtime::ResolvedRun resolved_run, const 
 Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
                   const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
   if (!model)
-    throw UserError(
-        "strata::initialize got a null model; leave the argument out to train the model that the config names");
+    throw UserError("strata::initialize got a null model; leave the argument out to train the config's model");
   return plugin_host::for_program(
       [&] { return make_engine(std::move(model), config_file, settings, std::move(plugins)); });
 }

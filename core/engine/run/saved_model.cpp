@@ -43,7 +43,7 @@ void take_saved_model(ResolvedRun& run, const std::string& path) {
   if (plugin != nullptr && !plugin->starts_with('/') && *plugin != model.name)
     throw UserError(
         model.place,
-        "model.plugin is {}, and {} was saved with model.plugin = {}; take the model of the run that saved it",
+        "model.plugin is {}, and {} was saved with model.plugin = {}; use the model of the run that saved it",
         model.name, folder, *plugin);
   const OptionValues theirs = saved_options(saved, model, *run.registry);
   OptionValues taken = model.options;

@@ -167,7 +167,7 @@ TEST_CASE("each fault of a file is its own error") {
   CHECK_THAT(refused(""), Contains("holds 0 bytes"));
   CHECK_THAT(refused("1234567"), Contains("holds 7 bytes"));
   CHECK_THAT(refused(bytes<std::uint64_t>({100'000'001})),
-             Contains("header of 100000001 bytes") && Contains("no safetensors file"));
+             Contains("header of 100000001 bytes") && Contains("not a safetensors file"));
   CHECK_THAT(refused(bytes<std::uint64_t>({50}) + "{}"), Contains("cut off"));
   CHECK_THAT(with("{\"x\":"), Contains("not valid JSON"));
   CHECK_THAT(with("{}{}"), Contains("not valid JSON"));

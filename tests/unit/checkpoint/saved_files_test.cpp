@@ -183,7 +183,7 @@ TEST_CASE(
     const AsNobody nobody;
     CHECK_THAT(outcome_of(read), Contains("environment: ") && Contains("Permission denied"));
     CHECK_THAT(outcome_of([&] { CheckpointFolder(folder.path()).latest(); }),
-               Contains("environment: ") && Contains("cannot be looked into"));
+               Contains("environment: ") && Contains("cannot be read"));
   }
   std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
   std::filesystem::remove(saved.folder / index_file_name);

@@ -171,7 +171,7 @@ TEST_CASE("a rank that does not come to the run is named") {
     const Ended ended = play(3, "absent", 1, communicator);
     CHECK(ended.status == 3);
     CHECK(ended.seconds < 10);
-    CHECK_THAT(ended.error, Contains("connecting group world: rank 1 of 3 did not come within 1"));
+    CHECK_THAT(ended.error, Contains("connecting group world: rank 1 of 3 did not arrive within 1"));
   }
 }
 

@@ -14,11 +14,10 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(std::get<std::string>(resolved({minimal_config, "communicator: {plugin: gloo, interface: lo}"})
                                   .communicator.plugin.options.value("interface")) == "lo");
   CHECK(error("partitioner: {plugin: auto}") ==
-        "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
-  CHECK(
-      error("automatic: {device: [cuda, tpu]}")
-          .ends_with("device: auto finds no plugin that can be used (cuda: no driver; tpu: there is no such plugin)"));
-  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no plugin") != std::string::npos);
+        "t.yaml:5:23: partitioner: auto is not supported here; choose a plugin (ddp, zero3)");
+  CHECK(error("automatic: {device: [cuda, tpu]}")
+            .ends_with("device: auto finds no usable plugin (cuda: no driver; tpu: there is no such plugin)"));
+  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no usable plugin") != std::string::npos);
   CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto has no rule here"));
   CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto has no rule here"));
   CHECK(error("", {"data.path=auto"}) != "");
@@ -69,10 +68,9 @@ TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where
   CHECK(named({2, "Slurm", {}}).empty());
   CHECK(named({2, "torchrun", false}) ==
         "t.yaml:5:24: communicator.plugin: shm connects ranks of one host only, and this run's 2 ranks (torchrun) are "
-        "on several; leave it out, or name one that crosses hosts");
+        "on several; leave it out, or choose one that connects hosts");
   CHECK(outcome({minimal_config, "device: cpu\nautomatic: {communicator: {cpu: [shm]}}\n"}, {}, {2, "torchrun", false})
-            .error.ends_with("communicator: auto finds no plugin that can be used (shm: it connects ranks of one host "
-                             "only)"));
+            .error.ends_with("communicator: auto finds no usable plugin (shm: it connects ranks of one host only)"));
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ TEST_CASE("a refusal names both features, the reason and what to do about either
   config.scheduler.capabilities = {Capability::SplitsBackward};
   CHECK(said(config) ==
         "scheduler/s computes the gradients of inputs and of weights separately, and model/m does not declare "
-        "splittable_backward: the gradients of most weights could not wait; choose a scheduler that does not split "
-        "backward, or choose a model whose weights are linear_only");
+        "splittable_backward: such a model computes the gradients of inputs and weights together; choose a scheduler "
+        "that does not split the backward, or choose a model whose weights are linear_only");
   config.model.plugin.capabilities = {Capability::SplittableBackward};
   CHECK(said(config) == allowed);
 }

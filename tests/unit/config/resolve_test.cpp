@@ -142,9 +142,8 @@ TEST_CASE("Wrong values say where, which and why") {
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
   CHECK(error("", {"learning_rate=cosin"}) ==
         "--set: learning_rate.plugin: no learning_rate plugin \"cosin\"; did you mean cosine?");
-  CHECK(
-      error("", {"learning_rate.schedule=cosine"}) ==
-      "--set: learning_rate.schedule is learning_rate.plugin now; `strata plugins list` shows the names that it takes");
+  CHECK(error("", {"learning_rate.schedule=cosine"}) ==
+        "--set: learning_rate.schedule was renamed learning_rate.plugin; `strata plugins list` prints its values");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));

@@ -79,11 +79,9 @@ TEST_CASE("gate two: what the loaded library tells") {
 
 TEST_CASE("a library whose constructors change how the processor computes is refused, and that is put back") {
   const std::string reason =
-      "when it was loaded, changed how this thread's processor treats small numbers or errors (flush to zero), and "
-      "with "
-      "it all that is computed later; build the plugin without -ffast-math and -Ofast, or link it without them, and "
-      "put "
-      "back what code of its own sets before it returns";
+      "when it was loaded, changed this thread's treatment of denormal numbers or floating-point exceptions (flush to "
+      "zero), which affects all later results; compile and link the plugin without -ffast-math and -Ofast, and restore "
+      "such a mode before it returns";
   volatile double small = std::numeric_limits<double>::min();
   check_file_failure("fast_math", reason);
   CHECK(small / 2 > 0.0);

@@ -189,14 +189,14 @@ TEST_CASE(
   };
   CHECK(plan({1, 3, 4, 1}).placement.layers_of_chunk ==
         std::vector<std::pair<int, int>>{{0, 1}, {1, 4}, {4, 8}, {8, 9}});
-  CHECK_THROWS_WITH(plan({4, 5}), Catch::Contains("parallel.layers_per_chunk has 2 numbers, which sum up to 9; this "
-                                                  "run has 4 chunks (2 stages x 2), and the model 9"));
-  CHECK_THROWS_WITH(plan({1, 3, 4, 2}), Catch::Contains("which sum up to 10"));
+  CHECK_THROWS_WITH(plan({4, 5}), Catch::Contains("parallel.layers_per_chunk has 2 numbers with the sum 9; it must "
+                                                  "have one for each of the 4 chunks (2 stages x 2), with the sum 9"));
+  CHECK_THROWS_WITH(plan({1, 3, 4, 2}), Catch::Contains("with the sum 10"));
   const FixedScheduler stubborn({{0, 1}, {{0, 1}, {1, 2}}}, {"F0.0 B0.0", "F1.0 B1.0"});
   CHECK_NOTHROW(plan_step("scheduler/mine", stubborn, {2, 1, 1, {1, 1}}, costs_of(2)));
   const FixedScheduler other({{0, 1}, {{0, 2}, {2, 3}}}, {"F0.0 B0.0", "F1.0 B1.0"});
   CHECK_THROWS_WITH(plan_step("scheduler/mine", other, {2, 1, 1, {1, 2}}, costs_of(3)),
-                    Catch::Contains("scheduler/mine cuts the model's layers by itself"));
+                    Catch::Contains("scheduler/mine chooses its own cut of the model's layers"));
 }
 
 // Declares less than its order holds.

@@ -77,9 +77,9 @@ TEST_CASE("keys that nothing in a program honours are refused with what to do in
     return error_of<UserError>([&] { initialize(small_model(), config.file(), settings); });
   };
   CHECK_THAT(refusal("compare: [train.steps=5]\n"),
-             Contains("config.yaml:5") && Contains("which does nothing in a program: `strata compare` trains these") &&
+             Contains("config.yaml:5") && Contains("which has no effect in a program: `strata compare` trains these") &&
                  Contains("start the program once for each"));
-  CHECK_THAT(refusal("", {"memory_budget=1GiB"}), Contains("memory_budget is") && Contains("which does nothing"));
+  CHECK_THAT(refusal("", {"memory_budget=1GiB"}), Contains("memory_budget is") && Contains("which has no effect"));
   CHECK(refusal("metrics: {csv: \"\"}\nexport: \"\"\ncompare: []\n") == "");
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("what a config and a program may say of the model and the data") {
   CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(5), config.file()); }),
              Contains("layer"));
   Engine engine = initialize(small_model(), config.file());
-  CHECK_THAT(refusal([&] { engine.batches(); }), Contains("data.path is not given"));
+  CHECK_THAT(refusal([&] { engine.batches(); }), Contains("data.path is not set"));
   CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(0), config.file()); }),
              Contains("vocabulary"));
   auto narrow = std::make_unique<SequentialModel>(5);

@@ -45,8 +45,8 @@ TEST_CASE("a checkpoint of groups that train by themselves is refused by another
     trained(config, two, of_run(config, two, {}), {.until = at, .saves = folder});
     const What what{.resumes = folder + "/step-" + std::to_string(at)};
     CHECK_THAT(error_of([&] { trained(config, four, of_run(config, four, {}), what); }),
-               Contains("holds what each of 2 groups of ranks has that train by themselves") &&
-                   Contains("this run has what each of 4 groups"));
+               Contains("holds state of each of 2 groups of ranks that train independently") &&
+                   Contains("this run has state of each of 4 groups"));
     CHECK_THAT(error_of([&] { trained(config, two, of_both(config, two), what); }),
                Contains("this run has one optimizer state for all ranks") && Contains("strata checkpoint export"));
   }
@@ -70,14 +70,14 @@ TEST_CASE("what cannot be combined with local training is refused, with the rule
   };
   const std::string and_local = ", and step_policy is local: ";
   refused({"partitioner.plugin=zero1"},
-          "with its options partitioner/zero1 has no ranks that own the same slices" + and_local,
+          "with its options, partitioner/zero1 has no two ranks that own the same slices" + and_local,
           "groups of ranks that together hold one full copy of the weights", "replicates across them");
-  refused({"partitioner.hybrid.secondary_shard=true"}, "with its options partitioner/hybrid has no ranks", "", "");
+  refused({"partitioner.hybrid.secondary_shard=true"}, "with its options, partitioner/hybrid has no two ranks", "", "");
   refused({"partitioner.hybrid.shard_size=2"},
           "partitioner/hybrid makes one group of the 2 data-parallel ranks" + and_local, "two groups or more",
-          "make the groups smaller or take more ranks");
+          "use smaller groups or more ranks");
   refused({"optimizer.plugin=lamb"}, "optimizer/lamb needs sums over the ranks of a stage" + and_local,
-          "several groups", "choose an optimizer that updates each piece by itself");
+          "several groups", "choose an optimizer that updates each piece independently");
   refused({"optimizer.plugin=schedule_free"},
           "optimizer/schedule_free trains at other weights than its masters" + and_local, "averages the master weights",
           "choose an optimizer that trains at its masters");

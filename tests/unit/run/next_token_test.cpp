@@ -150,7 +150,7 @@ TEST_CASE("what is asked wrongly is refused at its line") {
              Contains("hold 11; the model's vocabulary is 0 to 10"));
   CHECK_THAT(refusal([&] { engine.next_token_logits({-1}); }), Contains("hold -1"));
   (void)engine.forward(random_batch(1));
-  CHECK_THAT(refusal([&] { engine.next_token_logits({1}); }), Contains("a step is under way"));
+  CHECK_THAT(refusal([&] { engine.next_token_logits({1}); }), Contains("a step is in progress"));
 }
 
 TEST_CASE("a model that gives no logits is named, and what to do") {

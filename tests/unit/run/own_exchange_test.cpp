@@ -185,16 +185,14 @@ TEST_CASE("a partitioner that gives a rank too little of what an exchanging opti
     CAPTURE(name);
     CHECK_THAT(said("onebit_adam", "{plugin: " + name + (name == "hybrid" ? ", shard_size: 1}" : "}")),
                Contains("partitioner/" + name +
-                        " gives each rank a part of summed gradients, and optimizer/onebit_adam sends momenta of its "
-                        "own in place of gradients: every rank needs its own gradient of every element; choose a "
-                        "partitioner that can leave every rank its own gradient of all elements, or choose another "
-                        "optimizer"));
+                        " cannot leave gradients unreduced, and optimizer/onebit_adam does its own communication: each "
+                        "rank needs its own, unreduced gradient of all elements; choose a partitioner that can leave "
+                        "gradients unreduced, or choose another optimizer"));
   }
   CHECK_THAT(said("onebit_adam", "{plugin: zero2, gradient_reduction: last_micro_batch}"),
-             Contains("a part of summed gradients"));
+             Contains("cannot leave gradients unreduced"));
   CHECK_THAT(said("zero_one_adam", "zero1"),
-             Contains("partitioner/zero1 gives each rank a part of the optimizer's state, and "
-                      "optimizer/zero_one_adam sends momenta of its own in place of gradients: every rank trains at "
-                      "weights of its own, and needs every element; choose a partitioner in which every rank "
-                      "owns every element"));
+             Contains("partitioner/zero1 shards optimizer state, and optimizer/zero_one_adam does its own "
+                      "communication: each rank trains at its own weights and needs all elements; choose a partitioner "
+                      "in which every rank owns every element"));
 }

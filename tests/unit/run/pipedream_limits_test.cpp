@@ -37,12 +37,12 @@ TEST_CASE("what cannot be where stages update within the step is refused on all 
     return error_of<UserError>([&] { run_of_stack(config, layout, settings); });
   };
   CHECK_THAT(said({"train.clip=1"}),
-             Contains("train.clip is 1, and scheduler/pipedream updates within the step: no stage "
-                      "knows the norm of the whole gradient before its update; set train.clip: 0"));
+             Contains("train.clip is 1, and scheduler/pipedream updates within the step: the norm of the whole "
+                      "gradient is known only after the updates; set train.clip: 0"));
   CHECK_THAT(said({"step_policy=delayed"}),
              Contains("step_policy is not plain, and") && Contains("set step_policy: plain"));
   CHECK_THAT(said({"precision.plugin=fp16"}),
-             Contains("precision/fp16 finds its loss scale by steps that overflow") && Contains("a fixed loss scale"));
+             Contains("precision/fp16 finds its loss scale by steps that overflow") && Contains("a static loss scale"));
   CHECK_THAT(said({"partitioner.plugin=zero3"}),
              Contains("partitioner/zero3 releases parameters") && Contains("ZeRO stage 1 or 2"));
   CHECK_THAT(said({"model.plugin=tied_stack"}),

@@ -237,8 +237,8 @@ TEST_CASE("a checkpoint of a delayed run belongs to delayed runs; one of a plain
   const std::string pending = first.save_checkpoint();
   Engine second = initialize(small_model(), config.file(), {plain});
   CHECK_THAT(error_of<UserError>([&] { second.resume(pending); }),
-             Contains("step-2: was saved with step_policy = delayed and holds a gradient whose update is still to be "
-                      "made, and this run has plain; set step_policy: delayed"));
+             Contains("step-2: was saved with step_policy = delayed and holds a gradient with a pending update, and "
+                      "this run has plain; set step_policy: delayed"));
 
   Engine third = initialize(small_model(), config.file(), {plain, "checkpoint.path=" + (config / "plain")});
   for (unsigned step = 0; step < 2; ++step) third.train_batch(random_batches(step));

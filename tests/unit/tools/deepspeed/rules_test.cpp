@@ -43,7 +43,7 @@ TEST_CASE("The batch triangle of a ds_config is exact") {
   CHECK(batches(R"("train_batch_size": 16)") == "8 x 1 of 16");
   CHECK(batches(R"("train_micro_batch_size_per_gpu": 2)", 3) == "2 x 1 of 6");
   has(batches(R"("train_batch_size": 15, "train_micro_batch_size_per_gpu": 2)"),
-      "the nearest legal values of global_batch are 12 and 16");
+      "the nearest valid values of global_batch are 12 and 16");
   has(batches(R"("train_batch_size": 15, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4)"),
       "ds_config.json:1");
   has(batches(R"("gradient_accumulation_steps": 4)"), "no batch size in this ds_config");
