@@ -97,7 +97,7 @@ def test_plugin_that_ends_the_process(guarded, defect, ranks):
     status, how = ENDS[defect]
     if ranks == 1 and status > 128:
         status = 128 - status  # as Python says it of its own child
-    check_said(guarded.train(defect, ranks=ranks), status, f"plugin {ZERO}: ended the program with {how}, in finish_gradient", "throws an error where")
+    check_said(guarded.train(defect, ranks=ranks), status, f"plugin {ZERO}: ended the program with {how}, in finish_gradient", "must throw an error instead")
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -188,7 +188,7 @@ def test_cannot_be_written(outputs, command, name, way):
 def test_an_empty_path(outputs, command, name):
     """As of an unset variable of a shell."""
     done, changed = outputs.call(CALLS[command, name][1], "")
-    check_refused(done, changed, f"{name} is given an empty text")
+    check_refused(done, changed, f"{name} is empty")
 
 
 # What a run reads, and links to it.

@@ -65,7 +65,7 @@ def test_killed(shell):
 
 def test_once(shell):
     """A failure of all ranks is said once."""
-    said = shell.expect(2, ["Its last words are above"], "train", shell.config, "--nproc", "2", "--export", "nowhere/deep")
+    said = shell.expect(2, ["Its last output is above"], "train", shell.config, "--nproc", "2", "--export", "nowhere/deep")
     assert said.count("nowhere/deep") == 1, f"says it {said.count('nowhere/deep')} times: {said}"
 
 

@@ -145,7 +145,7 @@ REFUSED = {
     "an unknown token": (["--prompt-tokens", "5,257"], None, ["token 1, counted from 0, is 257", "0 to 256"]),
     "no numbers": (["--prompt-tokens", "5,x"], None, ["'5,x'", "separated by commas"]),
     "no checkpoint": (["--prompt", "a"], ["--checkpoint", "nowhere"], ["nowhere"]),
-    "no end": (["--prompt", "a", "--document-end", "soon"], None, ["'soon'", "none, auto or a token's number"]),
+    "no end": (["--prompt", "a", "--document-end", "soon"], None, ["'soon'", "none, auto or a token id"]),
 }
 
 
@@ -167,7 +167,7 @@ def test_a_model_of_other_tokens_than_bytes(sampling, tmp_path):
     export = tmp_path / "export"
     call([sampling.engine.strata, "train", sampling.config, "--quiet", "--export", export, *set_arguments(sizes)], env=sampling.engine.environment)
     done = sampling.engine.run(*sampling.words("--prompt", "a", weights=["--init", export], settings=sizes[1:2]))
-    assert done.returncode == 2 and not done.stdout and "from 256 on with probability 0.8" in done.stderr and "give the --tokenizer" in done.stderr
+    assert done.returncode == 2 and not done.stdout and "256 or above with probability 0.8" in done.stderr and "give the --tokenizer" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--tokens", "0"], ["--top-p", "1.5"], ["--temperature", "-1"], ["--prompt-tokens", "1"], ["--format", "csv"]], ids=" ".join)

@@ -63,7 +63,7 @@ void refuse_meaningless_values(const CLI::App& app) {
     const bool may_be_empty = option->get_name() == "--prompt" || option->get_expected_min() == 0;
     for (const std::string& value : option->results()) {
       if (value.empty() && !may_be_empty)
-        throw UserError("{} is given an empty text; give a value, or leave it out", option->get_name());
+        throw UserError("{} is empty; give a value, or leave it out", option->get_name());
       if (option->get_type_name().starts_with("FLOAT") && std::isnan(std::strtod(value.c_str(), nullptr)))
         throw UserError("{} is '{}'; it must be a number", option->get_name(), value);
     }

@@ -259,11 +259,10 @@ std::string account_of_ratio(const Comparison& comparison) {
 }  // namespace
 
 std::string account_of_times(const Comparison& comparison) {
-  return (comparison.pairs() == 1 ? "a first look: one timed run of each, "
-                                  : formatted("%d timed runs of each, ", comparison.pairs())) +
-         (comparison.apart.empty() ? "the variants take turns step by step, "
-                                   : "one after the other (" + comparison.apart + "), ") +
-         formatted("%lld steps each; ", static_cast<long long>(comparison.steps)) + account_of_ratio(comparison) +
+  return (comparison.pairs() == 1 ? "a first look: one timed run of each variant; "
+                                  : formatted("%d timed runs of each variant; ", comparison.pairs())) +
+         (comparison.apart.empty() ? "step by step in turn, " : "one after the other (" + comparison.apart + "), ") +
+         formatted("%lld steps per run; ", static_cast<long long>(comparison.steps)) + account_of_ratio(comparison) +
          formatted(
              "memory, CPU and bytes sent are of the rank with the most; numbers of the first %zu steps, "
              "tolerance %g",

@@ -112,7 +112,7 @@ std::string DeepSpeedTranslation::put(const std::string& path, Node value, const
   for (Node& item : value.items) item.place = place;
   put_at(tree, path, std::move(value));
   const Node* chosen = set(path);
-  return chosen == nullptr ? text : text + " (--set makes it " + spelled(*chosen) + ")";
+  return chosen == nullptr ? text : text + " (--set changes it to " + spelled(*chosen) + ")";
 }
 
 std::string DeepSpeedTranslation::put_from(const DeepSpeedKey& key, const std::string& path, const Node& value) {
@@ -137,13 +137,13 @@ void DeepSpeedTranslation::line(const DeepSpeedKey& key, const std::string& text
 void DeepSpeedTranslation::refuse(const DeepSpeedKey& key, const std::string& reason) {
   const bool optional = key.row->get("optional") != nullptr;
   if (optional && std::find(allowed_.begin(), allowed_.end(), key.path) != allowed_.end())
-    return line(key, "left aside, as --allow says: " + reason);
+    return line(key, "ignored by --allow: " + reason);
   throw UserError(key.place, "{}: {} is refused: {}{}", key.path, shown(spelled(*key.value)), reason,
                   optional ? ", or run without it by --allow " + key.path : "");
 }
 
 void DeepSpeedTranslation::visit(const DeepSpeedKey& key) {
-  if (key.row == nullptr) return line(key, "ignored, as DeepSpeed ignores it: it has no such key");
+  if (key.row == nullptr) return line(key, "ignored, as in DeepSpeed, which has no such key");
   if (key.row->get("type") == nullptr) return block(key);
   if (key.value->kind == NodeKind::Null) return line(key, "as if left out");
   if (key.row->get("slot") != nullptr) return say_chosen(key);
@@ -173,7 +173,7 @@ void DeepSpeedTranslation::take(const DeepSpeedKey& key, const std::string& cano
     if (notes != "elsewhere" || !exists(target)) return line(key, text_at(*by_value, canonical));
   }
   if (const Node* at = row.get("at_stage"); at != nullptr && at->text != stage_)
-    return refuse(key, "of stage " + at->text + " only; leave it out");
+    return refuse(key, "for stage " + at->text + " only; leave it out");
   const Node* values = row.get("values");
   const Node* value = values == nullptr ? key.value : values->get(canonical);
   if (!target.empty() && value != nullptr) {
@@ -199,13 +199,13 @@ void DeepSpeedTranslation::automatic(const DeepSpeedKey& key) {
   if (rule == nullptr) {
     const std::vector<Node>& drop = deepspeed_table("drop_auto").items;
     if (std::none_of(drop.begin(), drop.end(), [&](const Node& name) { return name.text == first_part(key.path); }))
-      throw UserError(key.value->place, "{}: \"auto\" has no rule here; give the value, or leave it out", key.path);
+      throw UserError(key.value->place, "{}: \"auto\" is not supported; give a value, or leave it out", key.path);
     dropped_.insert(key.path);
-    return line(key, "as if left out, as DeepSpeed reads it");
+    return line(key, "as if left out, as in DeepSpeed");
   }
   const std::string target = expand(text_at(*key.row, "to"));
   if (!exists(target)) return without_target(key);
-  if (const Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", as --set says");
+  if (const Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", by --set");
   if (rule->kind == NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
   if (rule->text == "derive") {
     const Key* ours = find_key(target);
@@ -219,7 +219,7 @@ void DeepSpeedTranslation::hidden_size_rule(const DeepSpeedKey& key, const std::
   const std::string formula = factor + " x (hidden size" + (power == "1" ? ")" : ")^" + power);
   if (!answers_.hidden_size) {
     report.asks_hidden_size = true;
-    return line(key, formula + ", and the model is not known here; left at the default of " + target);
+    return line(key, formula + ", and the model is not known; left at the default of " + target);
   }
   const double value = std::stod(factor) * std::pow(static_cast<double>(*answers_.hidden_size), std::stod(power));
   const std::string text = put_from(key, target, scalar_node(std::to_string(static_cast<std::int64_t>(value))));

@@ -221,8 +221,8 @@ class Ranks {
     for (const RankProcess& process : processes_)
       if (process.left())
         std::fprintf(stderr,
-                     "strata: rank %d (process %d) is left behind: it waits in the kernel, as for a disk that does not "
-                     "answer, and is gone when that answers\n",
+                     "strata: rank %d (process %d) cannot be ended yet: it waits in the kernel, for example for a disk "
+                     "that does not respond, and ends after that wait\n",
                      process.rank(), process.number());
   }
 
@@ -262,8 +262,8 @@ class Ranks {
     const bool silent = cause_->last_words().empty();
     const bool buried = !silent && errors_.said_since(cause_->rank());
     text += silent   ? " It wrote nothing to standard error.\n"
-            : buried ? " Its last words:\n"
-                     : " Its last words are above.\n";
+            : buried ? " Its last output:\n"
+                     : " Its last output is above.\n";
     if (buried)
       for (const std::string& line : cause_->last_words()) text += format("[rank {}] {}\n", cause_->rank(), line);
     std::fputs(text::printable(text).c_str(), stderr);

@@ -71,7 +71,7 @@ OptionTexts options_of_scheduler(const std::string& name, const OptionTexts& set
 
 int show_shape(const ShowArguments& arguments) {
   if (arguments.schedulers.empty())
-    throw UserError("strata schedule show: no scheduler given; give one or several, or --config for a run's own");
+    throw UserError("schedule show: no scheduler given; give one or several, or --config for a run's own");
   const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
   const PipelineShape& shape = arguments.shape;
   constexpr int layers_of_stage = 4;  // of the model that a schedule without `--chunks` is asked about

@@ -33,6 +33,6 @@ bool always_between_words(const std::vector<WordStep>& steps, char32_t before, c
 std::vector<WordStep> read_word_steps(const Value& pre_tokenizer);
 
 inline constexpr const char* families =
-    "Strata reads the byte-level BPE of GPT-2, GPT-NeoX, Llama 3, Qwen2 and their kin";
+    "Strata reads the byte-level BPE of GPT-2, GPT-NeoX, Llama 3, Qwen2 and related models";
 
 }  // namespace strata::tokenizer

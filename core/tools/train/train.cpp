@@ -38,9 +38,9 @@ bool terminal_under(const launch::LaunchPlace& place) {
 std::string stopped_text(const runtime::Run& run, std::int64_t first_step, const std::string& saved_in) {
   std::string text = format("stopped by {} after step {} of {}", runtime::signal_name(run.stopped_by()),
                             run.steps_done(), run.config().train.steps);
-  if (!saved_in.empty()) return text + "; saved in " + saved_in + ": the same command with --resume goes on from there";
-  if (run.steps_done() == first_step) return text + "; it had made no step, so there is nothing to save";
-  return text + "; nothing is saved, as checkpoint.path is empty";
+  if (!saved_in.empty()) return text + "; saved in " + saved_in + ": run the same command with --resume to continue";
+  if (run.steps_done() == first_step) return text + "; no step was completed, so there is nothing to save";
+  return text + "; nothing is saved, because checkpoint.path is empty";
 }
 
 bool logs_config(const RunArguments& arguments) {
@@ -74,7 +74,8 @@ std::string checked_export_dtype(const RunArguments& arguments, const config::Ru
                                  const runtime::RunFiles& files) {
   if (arguments.export_dtype.empty()) return "float32";
   if (config.export_path.empty())
-    throw UserError("--export-dtype is {}, and the run exports no weights; give --export", arguments.export_dtype);
+    throw UserError("--export-dtype is {}, which has no effect without --export; give --export FOLDER",
+                    arguments.export_dtype);
   runtime::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
   return arguments.export_dtype;
 }

@@ -237,8 +237,8 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   const config::RunConfig& config = resolved.config;
   if (config.step_policy == config::StepPolicy::Local)
     throw UserError(
-        "step_policy is local, and gradients are compared with those of one process, which groups that train by "
-        "themselves do not compute; verify the run with --set step_policy=plain");
+        "step_policy is local, and groups that train independently do not compute the gradients of a single process; "
+        "verify the run with --set step_policy=plain");
   const Run named{user_run.config, under_names(user_run.settings, config), 0};
   std::vector<std::string> fixed = surroundings(
       config,
@@ -264,15 +264,15 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
           const std::int64_t parameters = runtime::parameters_of(*asked<Model>(small, small.config().model.plugin));
           if (parameters > most_parameters)
             throw UserError(
-                "the smallest model that can be made of {}/{} has {} parameters: its sizes have no names that are "
-                "known here, such as hidden_size, layers, heads, vocabulary; make it small yourself, by --set "
+                "the smallest {}/{} that Strata can configure has {} parameters, because it does not recognize the "
+                "model's size options, such as hidden_size, layers, heads, vocabulary; set small sizes with --set "
                 "model.SIZE=N",
                 config.model.plugin.kind, config.model.plugin.name, parameters);
           return small;
         } catch (const runtime::WrongOrders& error) {  // at no size is that right
           throw UserError(
-              "with train.accumulation={}, {}\nA scheduler refuses numbers of micro-batches that it does not take by "
-              "an error of its own",
+              "with train.accumulation={}, {}\nA scheduler must refuse unsupported numbers of micro-batches with a "
+              "UserError",
               accumulation, error.what());
         } catch (const UserError& error) {
           if (!refusal) refusal = error;

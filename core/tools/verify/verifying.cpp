@@ -83,7 +83,7 @@ class Verifying {
   Findings run(const Search& search) {
     const auto begin = std::chrono::steady_clock::now();
     const CheckedRun small = [&] {
-      const Ticker ticker("a small run of this config", say_);
+      const Ticker ticker("scaling the config down", say_);
       return make_small(user_run_, folder_.path());
     }();
     std::map<std::string, double> rounding;
@@ -166,8 +166,7 @@ class Verifying {
     if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, is_norm))
       return std::nullopt;
     try {
-      if (!compare(record("a run near it: " + described(*drawn.run), drawn.run->run, steps_near), found->second,
-                   bounds_)
+      if (!compare(record("similar run: " + described(*drawn.run), drawn.run->run, steps_near), found->second, bounds_)
                .wrong)
         return false;
     } catch (const EnvironmentError&) {
@@ -175,8 +174,9 @@ class Verifying {
     }
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(*drawn.run);
     if (!by_samples) return true;
-    if (compare(record_plain("a plain run in other micro-batches", *drawn.run, by_samples->run, steps_near),
-                found->second, bounds_)
+    if (compare(
+            record_plain("reference of a similar run, other micro-batches", *drawn.run, by_samples->run, steps_near),
+            found->second, bounds_)
             .wrong)
       return std::nullopt;
     return true;
@@ -185,7 +185,7 @@ class Verifying {
   // Without numbers where it does not run at all.
   Recorded plain_record(const DrawnRun& drawn) {
     try {
-      return record_plain("a plain run", *drawn.run, drawn.plain->run, steps_near);
+      return record_plain("reference of a similar run", *drawn.run, drawn.plain->run, steps_near);
     } catch (const EnvironmentError&) {
       Recorded nothing;
       nothing.losses = {NAN};
@@ -210,7 +210,7 @@ class Verifying {
     try {
       return run(*wrong.run, steps_near);
     } catch (const EnvironmentError& error) {
-      throw EnvironmentError("a run near the config's fails: {}\n  {}\n{}", described(*wrong.run),
+      throw EnvironmentError("a similar run fails: {}\n  {}\n{}", described(*wrong.run),
                              command(wrong.run->run, steps_near), error.what());
     }
   }
@@ -238,13 +238,14 @@ class Verifying {
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(findings.small);
     bounds_ = bounds_of(findings.small);
     findings.parameters = parameters_in(findings.small);
-    plain_ = record_plain("the plain run", findings.small, plain.run, steps);
+    plain_ = record_plain("reference run", findings.small, plain.run, steps);
     if (by_samples) {
       findings.agreement =
-          agreement(record_plain("the plain run in other micro-batches", findings.small, by_samples->run, steps));
+          agreement(record_plain("reference run, other micro-batches", findings.small, by_samples->run, steps));
       findings.plain_runs_differ = findings.agreement.wrong.has_value();
     }
-    if (!findings.plain_runs_differ) findings.agreement = agreement(record("the run", findings.small.run, steps));
+    if (!findings.plain_runs_differ)
+      findings.agreement = agreement(record("run of the config", findings.small.run, steps));
     if (findings.agreement.wrong) {
       if (!findings.plain_runs_differ) find_cause(findings);
       const auto of_step = [&](const Run& run) {

@@ -56,7 +56,7 @@ TEST_CASE("free memory decides the micro-batch of an auto batch and no result") 
   CHECK(batch({"memory_budget=284MB"}, {2, "torchrun"}) == "2 x 4 of 16");
   CHECK(batch({}, {2, "torchrun"}) == "8 x 1 of 16");  // ranks that would each see other free memory
   CHECK_THAT(error_of<UserError>([] { batch({"memory_budget=4MB"}); }),
-             Contains("config:1:") && Contains("\"auto\" as the batch: a micro-batch of one sample takes"));
+             Contains("config:1:") && Contains("batch size \"auto\": a micro-batch of one sample needs"));
 }
 
 TEST_CASE("what was tried for an auto batch is said") {

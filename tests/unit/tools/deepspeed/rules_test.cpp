@@ -78,8 +78,8 @@ TEST_CASE("An auto batch is 8 samples a device, whatever the micro-batch") {
   const Translated result = translated(all, {}, 2, answers);
   CHECK(batches(result) == "2 x 4 of 16");
   CHECK(line_of(result, "train_micro_batch_size_per_gpu") ==
-        "train.micro_batch = 2; \"auto\" is 8 samples a device, Hugging Face's default; the micro-batch is the largest "
-        "that fits");
+        "train.micro_batch = 2; \"auto\" is 8 samples per device, Hugging Face's default; the micro-batch is the "
+        "largest that fits");
   CHECK(line_of(result, "gradient_accumulation_steps") == "train.accumulation = 4");
   CHECK(batches(translated(R"({"train_batch_size": "auto", "gradient_accumulation_steps": 3})", {}, 2, answers)) ==
         "2 x 12 of 48");
@@ -188,10 +188,12 @@ TEST_CASE("What DeepSpeed does not know at the top is ignored, and a slip of the
   const Translated result =
       translated(R"({"train_batch_size": 2, "comms_config": {"enabled": false}, "monitor_config": {}, "seed": 3})");
   CHECK(result.error == "");
-  for (const char* key : {"comms_config", "monitor_config", "seed"}) has(line_of(result, key), "ignored, as DeepSpeed");
+  for (const char* key : {"comms_config", "monitor_config", "seed"})
+    has(line_of(result, key), "ignored, as in DeepSpeed");
   const std::string slip = R"({"train_batch_size": 2, "gradient_cliping": 0.5})";
   has(translated(slip).error, "did you mean gradient_clipping? DeepSpeed ignores it; --allow gradient_cliping does so");
-  has(line_of(translated(slip, {"deepspeed_allow=[gradient_cliping]"}), "gradient_cliping"), "ignored, as DeepSpeed");
+  has(line_of(translated(slip, {"deepspeed_allow=[gradient_cliping]"}), "gradient_cliping"),
+      "ignored, as in DeepSpeed");
   has(translated(R"({"train_batch_size": 2, "zero_optimization": {"strange": 1}})").error, "unknown key");
 }
 
@@ -243,7 +245,7 @@ TEST_CASE("--set wins over the file, and its line says so") {
   const std::string text = R"({"train_batch_size": 2, "gradient_clipping": 0.5, "zero_optimization": {"stage": 2}})";
   const Translated result = translated(text, {"train.clip=0.25", "partitioner.plugin=zero1"});
   CHECK(value_of(result, "train.clip") == "0.25");
-  CHECK(line_of(result, "gradient_clipping") == "train.clip = 0.5 (--set makes it 0.25)");
+  CHECK(line_of(result, "gradient_clipping") == "train.clip = 0.5 (--set changes it to 0.25)");
   CHECK(value_of(result, "partitioner.plugin") == "zero1");
 }
 
@@ -265,7 +267,7 @@ TEST_CASE("A pipeline counts micro-batches as DeepSpeed does") {
 TEST_CASE("What training can do without may be allowed") {
   const std::string text = R"({"train_batch_size": 2, "wandb": {"enabled": true, "project": "p"}})";
   has(translated(text).error, "or run without it by --allow wandb");
-  has(line_of(translated(text, {"deepspeed_allow=[wandb]"}), "wandb"), "left aside, as --allow says");
+  has(line_of(translated(text, {"deepspeed_allow=[wandb]"}), "wandb"), "ignored by --allow");
   has(translated(R"({"train_batch_size": 2, "amp": {"enabled": true}})", {"deepspeed_allow=[amp]"}).error,
       "is refused");
 }

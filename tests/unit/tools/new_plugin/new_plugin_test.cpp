@@ -81,11 +81,11 @@ TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
   CHECK_THAT(refused("model", "../mine", here), Contains("is not a valid plugin name"));
   CHECK_THAT(refused("model", std::string(65, 'a'), here), Contains("at most 64"));
   CHECK_THAT(refused("model", "mine", folder / "no/parent"),
-             Contains("no/parent") && Contains("this folder cannot be made"));
+             Contains("no/parent") && Contains("this folder cannot be created"));
   CHECK(names_in(folder.path()).empty());
 
   std::ofstream(folder / "file") << "text";
-  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: this folder cannot be made"));
+  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: this folder cannot be created"));
   CHECK_THAT(refused("model", "mine", "/proc"), Contains("/proc"));
   for (const char* taken : {"mine.cpp", "text.bin", "README.md"}) {
     std::ofstream(folder / taken) << "kept";

@@ -85,7 +85,7 @@ TEST_CASE("a rank that fails ends all, with its status and last words") {
                                 "; if [ $RANK = 1 ]; then echo 'the disk is full' >&2; exit 7; fi; sleep 60"));
   CHECK(ended.status == 7);
   CHECK(ended.seconds < 10);
-  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last words are above."));
+  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last output is above."));
   CHECK(times("the disk is full", ended.error) == 1);
   CHECK(times("asked to end", ended.error) == 0);  // nobody was
   CHECK(all_gone(processes_in(numbers, 3)));
@@ -101,11 +101,11 @@ TEST_CASE("an error that all ranks report is said once, and last words again onl
   const Ended all = run_in_child(shell(3, "echo 'strata: the folder is not there' >&2; sleep 0.$RANK; exit 2"));
   CHECK(all.status == 2);
   CHECK(times("the folder is not there", all.error) == 1);
-  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last words are above."));
+  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last output is above."));
   const Ended buried = run_in_child(shell(2,
                                           "if [ $RANK = 1 ]; then echo 'strata: the disk is full' >&2; sleep 0.2; exit "
                                           "2; fi; sleep 0.1; echo going on >&2; sleep 9"));
-  CHECK_THAT(buried.error, Contains("Its last words:\n[rank 1] strata: the disk is full\n"));
+  CHECK_THAT(buried.error, Contains("Its last output:\n[rank 1] strata: the disk is full\n"));
 }
 
 TEST_CASE("far more ranks than cores or memory are refused with the numbers, unless that is meant") {
