@@ -82,7 +82,7 @@ def test_used_folder_is_refused(faults, four_steps):
 
 def test_nothing_to_resume_is_refused(faults):
     faults.expect(Run(faults.machine, DDP, 1, resume="latest", slow=False), 2, "checkpoint.path is empty")
-    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "there is no such folder")
+    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "does not exist")
 
 
 def test_folder_in_use_is_refused(faults):
@@ -119,7 +119,7 @@ def test_errors(faults, layout):
     step = os.path.join(folder, "step-10")
     assert faults.go_on(layout, faults.folder(), resume=step) == 10
     settings = LAYOUTS[layout][1] + [f"checkpoint.path={faults.folder()}"]
-    faults.expect(Run(faults.machine, settings, 4, resume=step, slow=False), 0, "begin with zeros: the checkpoint has none of this rank")
+    faults.expect(Run(faults.machine, settings, 4, resume=step, slow=False), 0, "starts from zero: the checkpoint has none for this rank")
 
 
 @pytest.mark.parametrize("layout", few_of(FEW, 1))

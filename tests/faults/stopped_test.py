@@ -85,4 +85,4 @@ def test_stopped_process(faults, layout, communicator):
         assert time.monotonic() - begin <= 10, f"not told within 10 s: {run.output}"
         run.read_metrics()
     faults.expect(run, 3, "rank 1 is stopped, not slow", "What each rank was doing:")
-    assert "asked to stop" not in run.output, run.output
+    assert "stopping after" not in run.output, run.output

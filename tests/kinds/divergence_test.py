@@ -123,7 +123,7 @@ def test_resuming_without_a_finite_checkpoint_is_refused(diverging, poisoned):
 def test_a_run_that_never_made_a_step_names_the_weights_it_began_with(diverging, tmp_path):
     """Huge and finite weights: the first loss is not finite."""
     done = diverging.train(tmp_path, settings=["model.initializer_range=1e30", "train.steps=9"])
-    assert done.returncode == 3 and "check the weights it began with" in done.stderr, told(done)
+    assert done.returncode == 3 and "check the initial weights" in done.stderr, told(done)
 
 
 def test_a_first_step_that_computes_nothing(diverging, tmp_path):

@@ -205,7 +205,7 @@ def test_what_is_read_is_not_overwritten(outputs, command, name):
         ways = [outputs.user / read, place / "link", place / "hard"]
         out, more = ways[number % len(ways)], ["--resume", "saved"] if number % 2 else []
         done, changed = outputs.call(CALLS[command, name][1], out, "--set", "model.init=init", *more)
-        check_refused(done, changed, name, "holds something else than", "is not overwritten")
+        check_refused(done, changed, name, "contains something other than", "is not overwritten")
         shutil.rmtree(place)
 
 

@@ -322,7 +322,7 @@ def _more_chunks_than_layers(space, combination):
 def _fewer_micro_batches_than_stages(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
-        rf"as there are stages, {stages}; {micro_batches} micro-batches per step \(train.accumulation\) do not make such groups") or None
+        rf"needs at least {stages}, the number of stages; {micro_batches} micro-batches per step \(train.accumulation\) cannot be split into such groups") or None
 
 
 def _too_few_micro_batches_for_dualpipe(_, combination):
@@ -345,7 +345,7 @@ def _compressed_and_all_reduced(space, combination):
 
 def _weights_travel_in_one_way(_, combination):
     return combination["precision"].label == "fp8:gather=fp8" and "weights_on_wire=int8" in combination["partitioner"].label and (
-        r"weights_on_wire is int8 and the precision policy has weights travel as it multiplies them; .*: leave weights_on_wire out") or None
+        r"weights_on_wire is int8 and the precision policy sends weights in its own 8-bit format; leave weights_on_wire or that option") or None
 
 
 def _rows_of_a_tie(_, combination):
@@ -362,7 +362,7 @@ def _indivisible_shards(space, combination):
 def _indivisible_updates_of_2bw(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "pipedream:version=2bw" and micro_batches % stages and (
-        rf"micro_batches_per_update is {stages}, as there are stages, and does not divide the {micro_batches} micro-batches") or None
+        rf"micro_batches_per_update is {stages}, the number of stages, and does not divide the {micro_batches} micro-batches") or None
 
 
 class Conflict:

@@ -78,7 +78,7 @@ class Nccl final : public Communicator {
     }
     throw EnvironmentError(
         "{} could not connect through NCCL within {} s (communicator.timeout_s): another rank has ended, or its "
-        "network does not answer",
+        "network does not respond",
         who, std::chrono::duration<double>(setup.timeout).count());
   }
 };

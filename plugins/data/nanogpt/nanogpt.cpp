@@ -41,9 +41,9 @@ class Nanogpt final : public DataSource {
                         "starts with the 1024-byte header of llm.c's format; use the data plugin llm_c");
       const bool automatic = token_type_ == "auto";
       if (automatic && toolbox::is_text(file))
-        throw UserError(Place{file.path()},
-                        "is text, and token ids are wanted; `strata data pack` makes a token file of it (or set "
-                        "token_type, if these are tokens)");
+        throw UserError(
+            Place{file.path()},
+            "contains text, not token ids; convert it with `strata data pack`, or set token_type if these are tokens");
       const TokenType type = type_of(file.path());
       TokenFile tokens(std::move(file), type);
       if (automatic) nanogpt::check_width(tokens);

@@ -76,7 +76,7 @@ HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTO
   const std::string reason = std::strerror(errno);
   if (folder_ >= 0) close(folder_);
   throw EnvironmentError(
-      "offload cpu: cannot lock /dev/shm, which ranks use to take host memory one after another: {}; mount a tmpfs "
+      "offload cpu: cannot lock /dev/shm, through which ranks reserve host memory one after another: {}; mount a tmpfs "
       "there",
       reason);
 }

@@ -132,7 +132,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
   void load(StateReader& reader, int version) override {
     toolbox::refuse_newer_state(*this, version);
     if (const std::string said = exchange_.load(reader); !said.empty())
-      context_.log(LogLevel::Warning, said + "; momenta and local steps are those of the ranks that wrote the weights");
+      context_.log(LogLevel::Warning, said + "; momenta and local steps belong to the ranks that wrote the weights");
     if (!exchange_.has_saved(reader)) return;
     std::vector<at::Tensor> momenta, moved;
     for (auto& [parameter, own] : own_) {

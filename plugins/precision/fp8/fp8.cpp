@@ -134,7 +134,7 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
     if (fp8::takes(sum, columns)) return true;
     if (told_.insert(weight.name).second)
       log("products with " + weight.name + " that sum " + std::to_string(sum) + " numbers for " +
-          std::to_string(columns) + " columns are emulated: the device takes multiples of 16 of both");
+          std::to_string(columns) + " columns are emulated: the device needs multiples of 16 for both");
     return false;
   }
   void log(const std::string& text) {

@@ -11,14 +11,14 @@
 namespace strata::fp8 {
 
 std::string obstacle(at::Device device) {
-  if (!device.is_cuda()) return device.str() + " has no products of 8-bit numbers";
+  if (!device.is_cuda()) return device.str() + " does not support 8-bit products";
   try {
     const at::TensorOptions options = at::TensorOptions().device(device);
     const Packed one(at::zeros({16, 16}, options.dtype(at::kBFloat16)), at::ones({}, options.dtype(at::kFloat)), e4m3);
     scaled_product(one, one, {}, true);
     return "";
   } catch (const c10::Error& error) {
-    return "of " + device.str() + " libtorch says: " + error.msg();
+    return "of " + device.str() + " libtorch reports: " + error.msg();
   }
 }
 

@@ -14,7 +14,7 @@ void require_a_layer_for_each(std::size_t layers, int parts) {
   if (layers < static_cast<std::size_t>(parts)) {
     throw UserError(
         "the model has {} layers but the pipeline has {} chunks (stages x chunks per stage); every chunk needs a "
-        "layer: use at most {} chunks",
+        "layer; use at most {} chunks",
         layers, parts, layers);
   }
 }

@@ -153,9 +153,9 @@ std::string SignExchange::load(const StateReader& reader) {
   if (!connected()) return "";
   const bool written = reader.contains("errors_layout");
   if (!written || !has_saved(reader))
-    return std::string("errors of signs begin with zeros: ") +
-           (written ? "those of the checkpoint are of other parameters"
-                    : "the checkpoint has none of this rank among these ranks");
+    return std::string("error feedback of sign compression starts from zero: ") +
+           (written ? "the checkpoint was saved with other parameters"
+                    : "the checkpoint has none for this rank and number of ranks");
   load_tensors(reader, errors_name, all_errors());
   return "";
 }

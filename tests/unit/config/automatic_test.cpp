@@ -18,8 +18,8 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(error("automatic: {device: [cuda, tpu]}")
             .ends_with("device: auto finds no usable plugin (cuda: no driver; tpu: there is no such plugin)"));
   CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no usable plugin") != std::string::npos);
-  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto has no rule here"));
-  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto has no rule here"));
+  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto is not supported here"));
+  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto is not supported here"));
   CHECK(error("", {"data.path=auto"}) != "");
   CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
             .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));

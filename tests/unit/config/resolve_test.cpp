@@ -100,7 +100,7 @@ TEST_CASE("Rules for parameters say what they say") {
   CHECK(error("parameters: [{match: x, weight_deca: 0}]") ==
         "t.yaml:5:25: unknown key \"parameters[0].weight_deca\"; did you mean weight_decay?");
   CHECK(error("parameters: [{trainable: true}]").find("parameters[0].match must be given") != std::string::npos);
-  CHECK(error("parameters: [{match: x}]").find("says nothing") != std::string::npos);
+  CHECK(error("parameters: [{match: x}]").find("sets nothing") != std::string::npos);
   CHECK(error("parameters: [{match: [], trainable: true}]").find("a name or a list") != std::string::npos);
   CHECK(error("parameters: [{match: [[x]], trainable: true}]").find("a name or a list") != std::string::npos);
   CHECK(error("parameters: [{match: x, trainable: maybe}]").find("parameters[0].trainable") != std::string::npos);

@@ -64,7 +64,7 @@ TEST_CASE("files that are not llm.c's tokens are refused with what is wrong") {
   const std::string good = llmc_bytes(20240520, 1, narrow);
   CHECK_THAT(refused(""), Contains("a.bin: does not start with"));
   CHECK_THAT(refused(good.substr(0, 11)), Contains("does not start with"));
-  CHECK_THAT(refused(good.substr(0, 1023)), Contains("holds 1023 bytes") && Contains("cut off"));
+  CHECK_THAT(refused(good.substr(0, 1023)), Contains("holds 1023 bytes") && Contains("may be truncated"));
   CHECK_THAT(refused(good.substr(0, 1024)), Contains("holds 1024 bytes") && Contains("4 tokens") && Contains("1032"));
   CHECK_THAT(refused(good.substr(0, 1031)), Contains("holds 1031 bytes"));
   CHECK_THAT(refused(good + "x"), Contains("holds 1033 bytes"));
@@ -157,8 +157,8 @@ TEST_CASE("a damaged .idx file is refused with what is wrong") {
   CHECK_THAT(refused([](auto& f) { f.code = 9; }), Contains("type code is 9"));
   CHECK_THAT(refused([](auto& f) { f.code = 7; }), Contains("type code is 7, a floating-point type"));
   CHECK_THAT(refused([](auto& f) { f.sequences = 4; }), Contains("4 sequences and 3 document boundaries"));
-  CHECK_THAT(refused([](auto& f) { f.sequences = UINT64_MAX / 12 + 2; }), Contains("cut off or damaged"));
-  CHECK_THAT(refused([](auto& f) { f.boundary_count = UINT64_MAX / 8 + 1; }), Contains("cut off or damaged"));
+  CHECK_THAT(refused([](auto& f) { f.sequences = UINT64_MAX / 12 + 2; }), Contains("truncated or damaged"));
+  CHECK_THAT(refused([](auto& f) { f.boundary_count = UINT64_MAX / 8 + 1; }), Contains("truncated or damaged"));
   CHECK_THAT(refused([](auto& f) { f.modes = "x"; }), Contains("3 sequences and 3 document boundaries"));
   CHECK_THAT(refused([](auto& f) { f.lengths = {3, -1, 6}; }), Contains("sequence 1 has -1 tokens"));
   CHECK_THAT(refused([](auto& f) { f.lengths[2] = INT32_MAX; }),

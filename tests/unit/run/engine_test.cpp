@@ -169,8 +169,8 @@ TEST_CASE("checkpoints are refused where they cannot be") {
   const auto written = std::filesystem::last_write_time(std::filesystem::path(folder) / "checkpoint.json");
   CHECK(saving.save_checkpoint() == folder);
   CHECK(std::filesystem::last_write_time(std::filesystem::path(folder) / "checkpoint.json") == written);  // kept
-  CHECK_THAT(refusal([&] { saving.resume(); }), Contains("before its first step"));
+  CHECK_THAT(refusal([&] { saving.resume(); }), Contains("before the first step"));
   CHECK(engine.resume(folder));  // saved with the program's own batches
   check_equal(engine.train_batch(random_batches(9)), saving.train_batch(random_batches(9)));
-  CHECK_THAT(refusal([&] { engine.resume(folder); }), Contains("before its first step"));
+  CHECK_THAT(refusal([&] { engine.resume(folder); }), Contains("before the first step"));
 }

@@ -51,7 +51,7 @@ TEST_CASE("what cannot be where stages update within the step is refused on all 
   CHECK_THAT(said({"scheduler.pipedream.micro_batches_per_update=5"}),
              Contains("micro_batches_per_update is 5 and does not divide the 12 micro-batches of a step"));
   CHECK_THAT(said({"scheduler.pipedream.micro_batches_per_update=1"}, "2bw"),
-             Contains("version is 2bw, which needs at least as many as there are stages, 2"));
+             Contains("version is 2bw, which needs at least 2, the number of stages"));
   CHECK(said({"precision.plugin=fp16", "precision.fp16.loss_scale=64"}).empty());
 }
 

@@ -165,7 +165,7 @@ TEST_CASE("ranks that ignore the polite signal are killed, and what ranks left b
 }
 
 // As where a thread waits in the kernel for a disk that does not answer, which nothing can end.
-TEST_CASE("a rank that has failed and does not end is left behind") {
+TEST_CASE("a rank that has failed and does not end cannot be ended yet") {
   const TemporaryFile numbers;
   const std::string ends_its_main_thread =
       "import ctypes, os, sys, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); "
@@ -177,7 +177,7 @@ TEST_CASE("a rank that has failed and does not end is left behind") {
   CHECK(ended.status == 3);
   CHECK(ended.seconds < 20);
   CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (exit status 3)") && Contains("strata: rank 1 (process ") &&
-                              Contains("is left behind"));
+                              Contains("cannot be ended yet"));
   CHECK(all_gone(processes_in(numbers, 2)));
 }
 
