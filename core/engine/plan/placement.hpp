@@ -38,8 +38,7 @@ struct Choices {
   std::array<bool, 3> open{};                    // by StateClass: true if home and ratio are open
   bool recompute = false;                        // true if recomputation is open
   std::vector<config::PluginChoice> schedulers;  // schedulers to choose from, the config's own first
-  bool whole_optimizer =
-      false;  // true: optimizer state is on the device or away as a whole, because the host makes no partial updates
+  bool whole_optimizer = false;  // optimizer state moves only as a whole: the host makes no partial updates
 };
 
 // Returns the open options of the config's own keys, with its scheduler as the only one.
@@ -51,7 +50,7 @@ MemoryPlacement lowest(const Choices& choices);
 // `found` in quarters.
 std::vector<MemoryPlacement> coarse(const Choices& choices, int staging_divisor);
 std::vector<MemoryPlacement> finer(const Choices& choices, const MemoryPlacement& found);
-// True if `large` cannot fit unless `small` does.
+// True if `large` takes at least as much memory as `small`.
 bool takes_no_less(const MemoryPlacement& large, const MemoryPlacement& small);
 
 // Returns the config with this placement and no open option.
