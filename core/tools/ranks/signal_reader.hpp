@@ -18,7 +18,7 @@ class SignalReader {
   int handle() const { return reading_; }
   // Returns the next signal that requests the end of the run; SIGCHLD only makes the descriptor readable.
   std::optional<int> next_request();
-  // Restores the signals in a child between fork and exec, which inherits these handlers with all signals blocked.
+  // Removes the handlers in a child between fork and exec, which inherits them with all signals blocked.
   static void give_up_in_child();
 
  private:

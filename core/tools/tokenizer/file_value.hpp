@@ -11,7 +11,7 @@
 
 namespace strata::tokenizer {
 
-// A value of a tokenizer.json and where it stands. `file` and `json` outlive it.
+// A value of a tokenizer.json with its key. `file` and `json` must outlive it.
 class Value {
  public:
   using Json = nlohmann::json;
@@ -22,7 +22,7 @@ class Value {
   const std::string& key() const { return key_; }
   bool is_null() const { return json_.is_null(); }
 
-  // KEY is VALUE, with the value cut to 160 characters.
+  // Returns "KEY is VALUE", with the value cut to 160 characters.
   std::string told() const {
     std::string text = json_.dump(-1, ' ', true);
     if (text.size() > 160) {
@@ -36,7 +36,7 @@ class Value {
     if (!holds) refuse(rule);
   }
 
-  // A key's value; null where the key is absent.
+  // Returns the value of a key; null if the key is absent.
   Value operator[](const std::string& name) const {
     check(json_.is_object(), "it must be an object, as in a tokenizer.json of Hugging Face's library");
     const auto found = json_.find(name);
