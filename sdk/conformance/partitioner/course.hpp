@@ -30,10 +30,9 @@ struct PartitionWorld {
   bool steps_alike = true;  // true: all steps make the same calls
   bool strays = false;      // true: also makes repeated calls, and calls out of order, which must throw Bug
   std::vector<PartitionCall> calls;
-  std::size_t end = 0;  // index of the call before which the run ends
-  int gradients_at_once =
-      1;               // maximum number of gradients of one flat parameter in one sum, over ranks and micro-batches
-  std::string course;  // description of its steps
+  std::size_t end = 0;        // index of the call before which the run ends
+  int gradients_at_once = 1;  // maximum number of gradients of one flat parameter in one sum
+  std::string course;         // description of its steps
 };
 
 // Draws the parts that exist before the plugin is called.
