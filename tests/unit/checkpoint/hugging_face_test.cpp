@@ -80,7 +80,7 @@ TEST_CASE("an export comes back, as one file and as shards") {
   CHECK(folder.names() == 2);
 }
 
-TEST_CASE("an export refuses what is there and leaves nothing when dropped") {
+TEST_CASE("an export refuses an existing folder and leaves nothing when dropped") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& path) {
     return error_of<UserError>([&] { HuggingFaceExporter exporter(path, config, written_specs, 1000); });
@@ -156,7 +156,7 @@ TEST_CASE("weights that are not finite, or too large for fp16, are named and not
   CHECK_NOTHROW(check_finite(large, 0, strata::Place{"file"}, "a"));
 }
 
-TEST_CASE("an export takes along what its source holds beside weights") {
+TEST_CASE("an export copies its source's files other than weights") {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "from/additional_chat_templates");
   std::filesystem::create_directories(folder / "from/onnx");

@@ -223,7 +223,7 @@ TEST_CASE("a step that is saved again is never without a whole checkpoint, where
   names_can_be_exchanged = true;
 }
 
-TEST_CASE("a file under way has a name that nobody can have taken") {
+TEST_CASE("a temporary file has a name that no other process uses") {
   const TemporaryFolder folder;
   write_file(folder / "victim", "precious");
   std::filesystem::create_symlink(folder / "victim", folder / ("out.tmp-" + std::to_string(::getpid())));
@@ -239,7 +239,7 @@ TEST_CASE("a file under way has a name that nobody can have taken") {
   CHECK(folder.names() == 3);
 }
 
-TEST_CASE("an export under way is nobody else's to remove, and one that was killed is") {
+TEST_CASE("only a killed process's unfinished export is removed") {
   const TemporaryFolder folder;
   const std::vector<TensorSpec> specs{{"weight", at::kFloat, {4}}};
   HuggingFaceExporter first(folder / "hf", "{}", specs, 1000);

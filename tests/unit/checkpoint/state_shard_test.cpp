@@ -147,7 +147,7 @@ void check_values(Rank& rank) {
 
 }  // namespace
 
-TEST_CASE("initial values, saved ranges and what is read of them depend on no cut") {
+TEST_CASE("initial values, saved ranges and reads of them are independent of the cut") {
   const auto [data, tensor] = GENERATE(table<int, int>({{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 6}, {3, 2}}));
   CAPTURE(data, tensor);
   const TemporaryFolder folder;

@@ -187,7 +187,7 @@ TEST_CASE("a plugin whose save() gives other bytes the second time is named") {
   CHECK_NOTHROW(saved("errors", 4));
 }
 
-TEST_CASE("the checksum of plugins' values tells ranks that saved others, and leaves out what is a rank's own") {
+TEST_CASE("the checksum covers the plugins' shared values, not a rank's own") {
   const auto of = [](std::int64_t integer, std::uint8_t byte, std::uint8_t own) {
     MeasuredState state("precision/some");
     state.integer("n", integer);
@@ -231,7 +231,7 @@ TEST_CASE("a checkpoint of format 1 is read") {
   CHECK((on_other_ranks.bytes("all") == reader.bytes("all")));
 }
 
-TEST_CASE("any range is read from whatever shards hold it") {
+TEST_CASE("any range is read from the shards that hold it") {
   const TemporaryFolder scratch;
   write_checkpoint(scratch.path() / "step-7");
   const TrainingCheckpoint saved = TrainingCheckpoint::read(scratch.path() / "step-7");
@@ -259,7 +259,7 @@ TEST_CASE("any range is read from whatever shards hold it") {
   CHECK_THROWS_AS(source.read("a.weight", "master", 11, 13, at::empty({2})), UserError);
 }
 
-TEST_CASE("what a pending update is to be made with comes back bit by bit, and nothing where none is pending") {
+TEST_CASE("a pending update's inputs are restored bit by bit, and none otherwise") {
   const TemporaryFolder scratch;
   const auto read_again = [&](const std::optional<PendingUpdate>& pending) {
     TrainingCheckpoint saved;

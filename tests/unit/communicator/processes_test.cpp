@@ -120,7 +120,7 @@ TEST_CASE("a rank that dies while others write to it ends them with an error, no
   }
 }
 
-TEST_CASE("a stopped rank is told as stopped, with what every rank was doing") {
+TEST_CASE("a stopped rank is reported, with the call of every rank") {
   for (const std::string& communicator : communicators) {
     const Ended ended = play(3, "is_stopped", 60, communicator);
     INFO(communicator << ": " << ended.error);
@@ -183,7 +183,7 @@ TEST_CASE("operations behind a failed one fail with it") {
   }
 }
 
-TEST_CASE("ranks compare what they loaded") {
+TEST_CASE("ranks compare their loaded plugins") {
   CHECK(play(3, "plugins_agree").status == 0);
   const Ended ended = play(3, "plugins_differ", 5);
   CHECK(ended.status == 3);

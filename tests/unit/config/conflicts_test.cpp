@@ -26,7 +26,7 @@ const std::string allowed;
 
 }  // namespace
 
-TEST_CASE("a refusal names both features, the reason and what to do about either") {
+TEST_CASE("a refusal names both features, the reason and both remedies") {
   RunConfig config = of_plugins();
   CHECK(said(config) == allowed);
   config.scheduler.capabilities = {Capability::SplitsBackward};
@@ -57,7 +57,7 @@ TEST_CASE("ranks share the layers of a model that says so") {
   CHECK(said(config) == allowed);
 }
 
-TEST_CASE("what only a training cannot have waits for the answers of its plugins") {
+TEST_CASE("a conflict of training alone is judged once its plugins are known") {
   RunConfig config = of_plugins();
   config.step_policy = StepPolicy::Speculative;
   config.offload.optimizer.emplace();

@@ -3,7 +3,7 @@
 
 namespace strata::config {
 
-TEST_CASE("Validation takes what it is not told from the data") {
+TEST_CASE("Unset validation keys take the data's values") {
   const RunConfig none = resolved({minimal_config});
   CHECK(none.validation.data.path.empty());
   const RunConfig run = resolved({minimal_config, "validation: {path: val.u32.bin, every: 50}\n"});
@@ -88,7 +88,7 @@ TEST_CASE("documents that do not share a sample") {
   CHECK(error("", {separate, "data.document_end=-1"}).find("data.document_end") != std::string::npos);
 }
 
-TEST_CASE("data.format is refused with what to write instead") {
+TEST_CASE("data.format is refused with the key that replaces it") {
   CHECK(error("", {"data.format=llm.c"}) ==
         "--set: data.format was renamed data.plugin; `strata plugins list` prints its values");
   CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=

@@ -75,7 +75,7 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
             .error.starts_with("t.yaml:2:14: data.path: empty"));
 }
 
-TEST_CASE("Rules for parameters say what they say") {
+TEST_CASE("Rules for parameters are read from the config") {
   CHECK(resolved({minimal_config}).parameters.empty());
   CHECK(row(resolved({minimal_config}), "parameters").value == "[]");
   const RunConfig run = resolved({minimal_config,

@@ -77,7 +77,7 @@ TEST_CASE("A wrong value says where, which and why") {
   CHECK(schema_error(std::string(500, 'x'), choice).size() < 200);
 }
 
-TEST_CASE("Values read back as what they print") {
+TEST_CASE("Printed values read back the same") {
   CHECK(to_text(OptionValue(true)) == "true");
   CHECK(to_text(OptionValue(std::int64_t{500000000})) == "500000000");
   CHECK(to_text(OptionValue(6e-4)) == "0.0006");

@@ -134,7 +134,7 @@ TEST_CASE("documents are found across the blocks in which a file is read") {
   CHECK(seen == Ids{block, 2 * block, 2 * block + 5});
 }
 
-TEST_CASE("what a sample of one document cannot be made of") {
+TEST_CASE("samples of one document refuse unsuitable files") {
   const TemporaryFolder folder;
   const std::string file = file_of(folder, {1, 2, 3, 4, 0, 5});
   CHECK_THAT(error_of<UserError>([&] { separate(file, 4, 7); }),

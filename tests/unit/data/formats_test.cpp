@@ -55,7 +55,7 @@ TEST_CASE("llm.c's files: both magic numbers") {
   CHECK_THAT(error_of<UserError>([&] { gpt2.check_vocabulary(50257); }), Contains("gpt2.bin: token 1 has id 65535"));
 }
 
-TEST_CASE("files that are not llm.c's tokens are refused with what is wrong") {
+TEST_CASE("invalid llm.c files are refused with the reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& content) {
     write_file(folder / "a.bin", content);
@@ -144,7 +144,7 @@ TEST_CASE("Megatron's files: prefix or either name, every type of token") {
   CHECK(with(5, raw<std::int64_t>({0, 1, 2, 3, 4, 5, 6, -1}), 8) == ids);
 }
 
-TEST_CASE("a damaged .idx file is refused with what is wrong") {
+TEST_CASE("a damaged .idx file is refused with the reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::function<void(MegatronBytes&)>& damage) {
     MegatronBytes files;

@@ -172,7 +172,7 @@ TEST_CASE("a store whose process has ended is lost early") {
   CHECK(seconds_of([&] { CHECK_THROWS_AS(store.check({"key"}), EnvironmentError); }) < 0.5);
 }
 
-TEST_CASE("a program that is no store is told as what it is") {
+TEST_CASE("an address of another program is an error that quotes its response") {
   const auto told = [](int port, const std::string& run = "run") {
     std::string text;
     CHECK(seconds_of([&] {
@@ -191,7 +191,7 @@ TEST_CASE("a program that is no store is told as what it is") {
   CHECK_THAT(told(free_port), Contains("no connection to the run's store at 127.0.0.1:") && Contains("within 400 ms"));
 }
 
-TEST_CASE("the store answers nobody who does not know the run's name") {
+TEST_CASE("the store serves only clients with the run's name") {
   Served served;
   StoreClient store(place_at(served.server.port(), milliseconds(5000)));
   store.set("secret", bytes("value"));

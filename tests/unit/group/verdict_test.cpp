@@ -170,7 +170,7 @@ TEST_CASE("devices that compute longer than the timeout are no standstill") {
   CHECK(after(6, {record, behind}, patience));
 }
 
-TEST_CASE("the timeout is how long nobody may have got on") {
+TEST_CASE("the timeout counts from the last progress of any rank") {
   const Patience patience(5.0);
   // Both have begun it, and nothing comes through.
   const auto stuck = std::vector{waiting(collective(1), {0, 1}), waiting(collective(1), {0, 1})};

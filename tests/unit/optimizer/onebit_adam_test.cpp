@@ -79,7 +79,7 @@ struct Rank {
 
 }  // namespace
 
-TEST_CASE("onebit_adam's ranks come to what one process comes to that rounds the same momenta") {
+TEST_CASE("onebit_adam on ranks equals one process with the same rounding") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     constexpr std::int64_t updates = 9;

@@ -152,7 +152,7 @@ TEST_CASE("a parameter of bf16 is y rounded; a master of bf16 follows the fp32 o
   CHECK((apart > 0x1p-10 && apart < 0x1p-8 * std::sqrt(updates)));
 }
 
-TEST_CASE("a skipped update changes no bit of what schedule_free keeps") {
+TEST_CASE("a skipped update changes no bit of schedule_free's state") {
   const Settings s = tried().front();
   const fakes::PluginLibrary library(SCHEDULE_FREE_LIBRARY);
   for (const bool strided : {false, true}) {

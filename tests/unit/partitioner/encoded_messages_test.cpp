@@ -45,7 +45,7 @@ FlatParameterInfo four_parameters(at::ScalarType dtype) {
 
 }  // namespace
 
-TEST_CASE("what a code takes travels in bytes by the magnitude on any rank, and all else bit for bit") {
+TEST_CASE("encoded parts are sent in bytes, and the others bit for bit") {
   const SevenBits code;
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
     for (const int ranks : {2, 3, 4}) {

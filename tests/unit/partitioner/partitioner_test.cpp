@@ -167,7 +167,7 @@ TEST_CASE("values, gradients and slices of every partitioner") {
   }
 }
 
-TEST_CASE("what is called in a wrong order throws") {
+TEST_CASE("calls in a wrong order throw") {
   for (const Variant& variant : variants(2)) {
     CAPTURE(describe(variant));
     std::atomic<int> failures{0};
@@ -202,7 +202,7 @@ TEST_CASE("what is called in a wrong order throws") {
   }
 }
 
-TEST_CASE("what is under way or held at the end is waited for and given back") {
+TEST_CASE("unfinished transfers are waited for and held memory is returned at the end") {
   for (const Variant& variant : variants(2)) {
     CAPTURE(describe(variant));
     std::atomic<int> left_taken{0}, left_under_way{0};

@@ -39,7 +39,7 @@ TEST_CASE("without a defect the library loads") {
   CHECK(failure<EnvironmentError>("none") == "");
 }
 
-TEST_CASE("gate one: what the manifest tells") {
+TEST_CASE("gate one: the manifest") {
   check_file_failure("older_major", abi_obstacle({0, STRATA_ABI_MINOR}, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR}));
   check_file_failure("newer_minor", abi_obstacle({STRATA_ABI_MAJOR, 999}, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR}));
   check_file_failure("other_libtorch", "was built with libtorch 1.13.1, but this Strata with " +
@@ -63,7 +63,7 @@ TEST_CASE("gate one loads nothing") {
   CHECK(registry.find(PluginKind::Scheduler, "broken_no_entry").problem.empty());
 }
 
-TEST_CASE("gate two: what the loaded library tells") {
+TEST_CASE("gate two: the loaded library") {
   check_file_failure("no_entry", "is not a plugin: it does not export strata_plugin_entry_v1");
   check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
   check_file_failure("small_entry", "has an entry of 16 bytes; this Strata expects at least 32");

@@ -54,7 +54,7 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the manifest says what strata_add_plugin and the macro list said") {
+TEST_CASE("the manifest equals strata_add_plugin and the macro list") {
   Manifest manifest;
   parse_manifest(read_elf_section(little, ".strata"), manifest);
   CHECK(manifest.kind == PluginKind::Scheduler);

@@ -44,7 +44,7 @@ TEST_CASE("a call that changes the rounding mode is named, and the mode is put b
   CHECK(std::fegetround() == before);
 }
 
-TEST_CASE("what libtorch says of tensors without values becomes what to do") {
+TEST_CASE("libtorch's error about tensors without values becomes a remedy") {
   const auto told = [](const char* text) {
     return error_of<Bug>([&] { plugin_call("partitioner/p", "gather", [&] { throw std::runtime_error(text); }); });
   };

@@ -152,14 +152,14 @@ TEST_CASE("weights that are named, and those of the first and last layers, are m
     }
 }
 
-TEST_CASE("a pattern that fits no weight is refused, and so are layers of which none is left") {
+TEST_CASE("a pattern without a weight and an empty set of layers are refused") {
   CHECK_THROWS_WITH(Running(FP8_LIBRARY, {{"keep_bf16", "*.dense.weight,*.up.*"}}),
                     Catch::Contains("\"*.up.*\", which matches no weight") && Catch::Contains("layers.3.dense.weight"));
   CHECK_THROWS_WITH(Running(MXFP8_LIBRARY, {{"keep_bf16_first", "2"}, {"keep_bf16_last", "2"}}),
                     Catch::Contains("leave no layer in 8 bits"));
 }
 
-TEST_CASE("what is not finite is not hidden by the largest number of 8 bits") {
+TEST_CASE("saturation at 8 bits does not hide infinite or NaN values") {
   for (const auto& [file, scaling] :
        {std::pair{FP8_LIBRARY, "current"}, std::pair{FP8_LIBRARY, "delayed"}, std::pair{MXFP8_LIBRARY, ""}})
     for (const double value : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {

@@ -59,7 +59,7 @@ std::int64_t most_under_way(const Program& program, const ParameterUse& use) {
 
 }  // namespace
 
-TEST_CASE("the update of a parameter hides what comes for the next one and what goes of the one before") {
+TEST_CASE("an update hides the next parameter's fetch and the previous one's store") {
   const std::vector<std::string> lines = to_text(lowered(moving(3, 8), 24));
   const auto norm = std::ranges::find(lines, "Norm");
   REQUIRE(norm != lines.end());
@@ -74,7 +74,7 @@ TEST_CASE("the update of a parameter hides what comes for the next one and what 
                                  "Fetch parameter 2 parameter with contents"});
 }
 
-TEST_CASE("moving ahead changes neither what is computed nor the order of movements, and keeps within its bytes") {
+TEST_CASE("moving ahead keeps the computation, the order of movements and its bound") {
   std::mt19937 random(5);
   for (int trial = 0; trial < 300; ++trial) {
     LayerOptions layers = moving(2 + static_cast<int>(random() % 5), 0);
@@ -116,7 +116,7 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
   }
 }
 
-TEST_CASE("a part of the step that only writes has the room of what comes, and one that only reads that of what goes") {
+TEST_CASE("in a phase of only writes or only reads, the idle direction's room is used") {
   LayerOptions layers = moving(8, 0);
   layers.defers_updates = true;
   layers.updates_at_end = 0.5;
@@ -133,7 +133,7 @@ TEST_CASE("a part of the step that only writes has the room of what comes, and o
   CHECK(count(first(Op::Norm), program.end(), Op::Fetch) == 0);
 }
 
-TEST_CASE("what comes soon has half of the room: writes end for it") {
+TEST_CASE("fetches due soon have half of the room: writes end for them") {
   LayerOptions layers = moving(8, 0);
   layers.defers_updates = true;
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) parameter.state_moves = 8;

@@ -220,7 +220,7 @@ TEST_CASE("residency keeps every rule on random models under random limits") {
   }
 }
 
-TEST_CASE("without a bound on what is live, exactly the near ones stay and prefetches start as early as they may") {
+TEST_CASE("without a bound, exactly the near layers stay and prefetches start early") {
   RandomModels models(5);
   for (int round = 0; round < 500; ++round) {
     INFO("round " << round);

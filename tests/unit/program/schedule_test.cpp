@@ -122,7 +122,7 @@ TEST_CASE("a layer whose backward follows its forward at once is not computed tw
                                  "Forward 1.1 layer 2 keeping its input", "Backward 1.1 layer 2 with recompute"});
 }
 
-TEST_CASE("what a shape or a model cannot do is refused in a sentence") {
+TEST_CASE("an unsuitable shape or model is refused in a sentence") {
   const auto made = make_scheduler("1f1b");
   const Scheduler& scheduler = *made;
   CHECK_THROWS_WITH(plan_step("scheduler/1f1b", scheduler, {4, 1, 2}, costs_of(3)),
@@ -154,7 +154,7 @@ TEST_CASE("a weight's gradient keeps activations alive until it is computed") {
   CHECK(timeline.makespan == 9);
 }
 
-TEST_CASE("a V is ordered by what its chunks cost") {
+TEST_CASE("a V is ordered by its chunks' costs") {
   const auto scheduler = make_scheduler("zero_bubble_v");
   const auto makespan = [&](const std::vector<std::int64_t>& weights, const std::vector<std::int64_t>& told) {
     PipelineShape shape{3, 2, 8};

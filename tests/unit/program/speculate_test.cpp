@@ -60,7 +60,7 @@ TEST_CASE("a schedule whose last stage to end is the first to begin has nothing 
   }
 }
 
-TEST_CASE("what is made ahead needs nothing of the rest, and the rest begins with all of it made") {
+TEST_CASE("instructions ahead are independent of the rest and precede it") {
   const std::string name = GENERATE("zero_bubble_v", "dualpipe_v", "zero_bubble_h1");
   const int stages = GENERATE(2, 3, 4);
   const int chunks = name == "zero_bubble_h1" ? 1 : 2;

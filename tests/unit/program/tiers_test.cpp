@@ -188,7 +188,7 @@ TEST_CASE("a gradient is not taken away while its reduction is under way") {
   FAIL("no gradient leaves after it is finished");
 }
 
-TEST_CASE("where the optimizer updates at home, nothing is brought for the update") {
+TEST_CASE("where the optimizer updates at home, nothing is fetched for the update") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
   LayerOptions layers = moving_layers(2);
   layers.policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);

@@ -49,7 +49,7 @@ std::size_t index_of(const Program& program, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a stage that updates after every backward keeps what is under way its weights, read line by line") {
+TEST_CASE("the program of a stage that updates after every backward, line by line") {
   const StepPlan plan = stages_that_update();
   const LayerOptions layers = plain_layers(2);
   CHECK(without_transfers(lower_training(plan, layers, resident, 0)) ==

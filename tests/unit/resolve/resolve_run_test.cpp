@@ -59,7 +59,7 @@ TEST_CASE("free memory decides the micro-batch of an auto batch and no result") 
              Contains("config:1:") && Contains("batch size \"auto\": a micro-batch of one sample needs"));
 }
 
-TEST_CASE("what was tried for an auto batch is said") {
+TEST_CASE("the trials of an auto batch are reported") {
   const ResolvedRun run = resolved(R"({"train_micro_batch_size_per_gpu": "auto"})", config::Format::Json,
                                    {"model.preset=pythia-14m", "model.seq_len=64", "memory_budget=284MB"});
   const std::string text = run.translation->lines.front().text;

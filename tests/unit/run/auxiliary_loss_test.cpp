@@ -180,7 +180,7 @@ TEST_CASE("an auxiliary loss has the gradients and the value of one autograd gra
   CHECK(largest_apart(by_autograd(all, 0.99).weights, weights) > 1e-5);  // the bound finds a hundredth
 }
 
-TEST_CASE("a validation gives the mean auxiliary loss, whatever pads its last batch") {
+TEST_CASE("a validation gives the mean auxiliary loss, without its padding") {
   const Config config;
   const auto validated = [&](const Layout& layout) {
     std::vector<std::string> more = layout.settings;

@@ -16,7 +16,7 @@ struct FailingLayer final : OneMatrix {
 
 }  // namespace
 
-TEST_CASE("calls in a wrong order are refused, and the engine goes on") {
+TEST_CASE("calls in a wrong order are refused, and the engine stays usable") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
   Engine reference = initialize(small_model(), config.file());
@@ -61,7 +61,7 @@ TEST_CASE("backward takes the last loss of its own engine, once") {
   engine.backward(next);
 }
 
-TEST_CASE("batches of another shape, type or vocabulary are refused, and the engine goes on") {
+TEST_CASE("batches of another shape, type or vocabulary are refused without harm") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
   const Batch good = random_batch(1);

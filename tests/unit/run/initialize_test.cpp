@@ -71,7 +71,7 @@ class Unwilling final : public Optimizer {
 
 }  // namespace
 
-TEST_CASE("keys that nothing in a program honours are refused with what to do instead") {
+TEST_CASE("keys without an effect in a program are refused with the alternative") {
   const auto refusal = [](const std::string& more, const std::vector<std::string>& settings = {}) {
     const Config config(more);
     return error_of<UserError>([&] { initialize(small_model(), config.file(), settings); });
@@ -83,7 +83,7 @@ TEST_CASE("keys that nothing in a program honours are refused with what to do in
   CHECK(refusal("metrics: {csv: \"\"}\nexport: \"\"\ncompare: []\n") == "");
 }
 
-TEST_CASE("plugins of an engine that cannot be made stop before what they were given goes") {
+TEST_CASE("plugins of a failed engine shut down before their inputs are destroyed") {
   const Config config;
   auto model = std::make_unique<SequentialModel>(vocabulary);
   model->add<EmbeddingLayer>("embedding", vocabulary, width);
@@ -129,7 +129,7 @@ TEST_CASE("a program's own plugins are named by the config, with options") {
   CHECK_THAT(error_of<Bug>([&] { initialize(small_model(), good.file(), {}, twice); }), Contains("twice"));
 }
 
-TEST_CASE("what a config and a program may say of the model and the data") {
+TEST_CASE("a config and a program may not both set the model and the data") {
   const Config config;
   CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {"model.plugin=gpt_neox"}); }),
              Contains("model.plugin is \"gpt_neox\""));

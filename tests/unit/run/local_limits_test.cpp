@@ -18,7 +18,7 @@ TEST_CASE("a local run resumes bit by bit, from a step after which weights were 
   }
 }
 
-TEST_CASE("evaluations and exports have the weights that groups had in common last, and the training goes on") {
+TEST_CASE("evaluations and exports use the groups' last common weights") {
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.settings);
     const Config config;
@@ -55,7 +55,7 @@ TEST_CASE("a checkpoint of groups that train by themselves is refused by another
              Contains("holds one optimizer state for all ranks"));
 }
 
-TEST_CASE("what cannot be combined with local training is refused, with the rule and what to do") {
+TEST_CASE("conflicts with local training are refused with the rule and the remedy") {
   const Config config;
   const Layout two{2, 1, 1, {}};
   const auto said = [&](const std::vector<std::string>& more, const Outer& outer) {

@@ -139,7 +139,7 @@ TEST_CASE("asking for logits leaves no trace in the training") {
   }
 }
 
-TEST_CASE("what is asked wrongly is refused at its line") {
+TEST_CASE("invalid requests are refused at their line") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
   CHECK_THAT(refusal([&] { engine.next_token_logits({}); }), Contains("0 tokens were given"));
@@ -153,7 +153,7 @@ TEST_CASE("what is asked wrongly is refused at its line") {
   CHECK_THAT(refusal([&] { engine.next_token_logits({1}); }), Contains("a step is in progress"));
 }
 
-TEST_CASE("a model that gives no logits is named, and what to do") {
+TEST_CASE("a model without logits is refused by name with the remedy") {
   const Config config;
   Engine engine = mute_engine(config, 0);
   const std::string told = error_of([&] { engine.next_token_logits({1}); });

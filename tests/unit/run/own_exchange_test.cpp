@@ -163,7 +163,7 @@ TEST_CASE("the norm of gradients that ranks keep counts each of them once") {
   }
 }
 
-TEST_CASE("an update that is skipped changes nothing of what ranks that share the state send") {
+TEST_CASE("skipped updates leave the messages of ranks that share state unchanged") {
   const Config config;
   const std::vector<std::string> fp16{"precision.plugin=fp16", "precision.fp16.initial_scale_power=14",
                                       "precision.fp16.hysteresis=1", "precision.fp16.loss_scale_window=2"};
@@ -173,7 +173,7 @@ TEST_CASE("an update that is skipped changes nothing of what ranks that share th
   CHECK(skipped != reference.applied.end());
 }
 
-TEST_CASE("a partitioner that gives a rank too little of what an exchanging optimizer needs is refused") {
+TEST_CASE("a partitioner with too small a share for an exchanging optimizer is refused") {
   const Config config;
   const int ranks = GENERATE(1, 2);
   const auto said = [&](const std::string& optimizer, const std::string& partitioner) {

@@ -28,7 +28,7 @@ TEST_CASE("the copies of weights are in the ledger, and the dry run counts them"
   }
 }
 
-TEST_CASE("what cannot be where stages update within the step is refused on all ranks, with what to do") {
+TEST_CASE("limits of stages that update within the step are refused on all ranks") {
   const Config config;
   const PipedLayout layout{2, 1, {}};
   const auto said = [&](const std::vector<std::string>& more, const char* version = "stash") {

@@ -97,7 +97,7 @@ void check_same_bits(const PipedRun& one, const PipedRun& other, std::size_t fro
 
 }  // namespace
 
-TEST_CASE("pipedream computes what autograd with the same delays does in one process") {
+TEST_CASE("pipedream equals autograd with the same delays in one process") {
   const std::string version = GENERATE("stash", "vertical", "2bw"), optimizer = GENERATE("sgd", "adamw");
   const Config config;
   for (const int stages : {2, 3, 4})

@@ -117,7 +117,7 @@ void check_parts(const std::map<int, Weights>& parts, const Weights& whole, doub
 
 }  // namespace
 
-TEST_CASE("a delayed run computes what autograd and a late update written by hand do") {
+TEST_CASE("a delayed run equals autograd with a late update written by hand") {
   const std::string optimizer = GENERATE("sgd", "adamw");
   const bool in_parts = GENERATE(false, true);
   CAPTURE(optimizer, in_parts);

@@ -241,7 +241,7 @@ TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole la
   }
 }
 
-TEST_CASE("gradients of which a part stays, and updates of which a part ends the step, change no bit") {
+TEST_CASE("partly resident gradients and partly deferred updates change no bit") {
   const Config config;
   const auto is_not_refused = [](const std::string& policy, const std::string& at_end, auto&&...) {
     return policy == "plain" || at_end == "0";

@@ -141,7 +141,7 @@ TEST_CASE("weights to evaluate at are written when nothing sends those of the st
       far(), fakes::Movement::AtWait);
 }
 
-TEST_CASE("an evaluation has the averages that are exported, and the training goes on as without it") {
+TEST_CASE("an evaluation uses the exported averages and leaves the training unchanged") {
   for (const auto& [ranks, settings] : layouts()) {
     const Config config;
     CAPTURE(ranks, settings);

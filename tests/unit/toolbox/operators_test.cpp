@@ -169,7 +169,7 @@ TEST_CASE("a tensor that autograd saved and split_heads overwrote is reported") 
                     Catch::Contains("modified by an inplace operation"));
 }
 
-TEST_CASE("attention equals softmax over what came before") {
+TEST_CASE("attention equals softmax over the earlier positions") {
   const Operator fast = [](const auto& t) { return strata::attention(t[0], t[1], t[2]); };
   const Operator plain = [](const auto& t) {
     const at::Tensor scores = at::matmul(t[0], t[1].transpose(2, 3)) / std::sqrt(static_cast<double>(t[0].size(3)));

@@ -116,7 +116,7 @@ TEST_CASE("work that is one of the ways takes as long as the floor, though all t
   CHECK(middle(row.values) < 30.0 * middle(row.floor_values));
 }
 
-TEST_CASE("a pass moves the bytes of its streams, of whatever lengths") {
+TEST_CASE("a pass moves the bytes of its streams, of any lengths") {
   const Streams streams({{4000, true, true}, {4000, true, false}, {2000, false, true}});
   CHECK(streams.bytes() == 14000.0);
   CHECK(streams.name() == "one pass over 4 streams");

@@ -60,7 +60,7 @@ TEST_CASE("An auto batch is derived from the others") {
       "2 x 2 of 8");
 }
 
-TEST_CASE("An auto batch is 8 samples a device, whatever the micro-batch") {
+TEST_CASE("An auto batch is 8 samples per device, with any micro-batch") {
   const std::string all =
       R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"})";
   CHECK(batches(translated(all)) == "8 x 1 of 16");

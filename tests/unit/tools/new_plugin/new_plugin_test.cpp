@@ -68,7 +68,7 @@ TEST_CASE("plugins new makes a project of every kind, with the name put in") {
   }
 }
 
-TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
+TEST_CASE("plugins new refuses bad arguments and then writes nothing") {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
   CHECK_THAT(refused("partitoner", "mine", here),

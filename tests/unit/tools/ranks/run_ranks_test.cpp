@@ -152,7 +152,7 @@ TEST_CASE("the files that ranks need open are made possible, or asked for") {
   CHECK(with_limit(12, 1024) == 0);
 }
 
-TEST_CASE("ranks that ignore the polite signal are killed, and what ranks left behind too") {
+TEST_CASE("ranks that ignore SIGTERM are killed, and their descendants too") {
   const TemporaryFile numbers;
   const Ended ended =
       run_in_child(shell(2, "sleep 60 & echo $! >> " + numbers.path() + "; trap '' TERM; echo $$ >> " + numbers.path() +

@@ -39,7 +39,7 @@ Made counted(const Ids& prompt, const ContinuationSettings& settings, std::int64
 
 }  // namespace
 
-TEST_CASE("a text goes on token by token, and the model sees the last ones") {
+TEST_CASE("a text is continued token by token, from the last ones that fit") {
   const Made made = counted({7, 8}, {.tokens = 4, .seen = 3});
   CHECK((made.text.tokens == Ids{9, 10, 11, 12}));
   CHECK((made.seen == made.text.tokens));

@@ -54,7 +54,7 @@ TEST_CASE("a template stands in front of a document, not in front of its parts")
   CHECK(ids == Ids{256});
 }
 
-TEST_CASE("a space stands in front of what begins without one") {
+TEST_CASE("a text without a leading space gets one") {
   Json json = small_tokenizer();
   json["pre_tokenizer"]["add_prefix_space"] = true;
   const TokenizerFile file(json);
