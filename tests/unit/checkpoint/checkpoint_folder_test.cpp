@@ -95,7 +95,7 @@ TEST_CASE("checkpoints whose values are not finite replace none that are") {
   CHECK(TrainingCheckpoint::read(folder.of_step(10)).not_finite == "the loss of step 10");
 }
 
-TEST_CASE("retention leaves damaged checkpoints until their age comes, and those of newer versions") {
+TEST_CASE("retention keeps recent damaged checkpoints, and those of newer versions") {
   const TemporaryFolder scratch;
   CheckpointFolder folder(scratch.path());
   folder.lock();

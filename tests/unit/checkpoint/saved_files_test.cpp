@@ -144,8 +144,7 @@ TEST_CASE("a checkpoint of more ranks than a process may have files open is read
   CHECK(at::equal(all, at::arange(64, at::kFloat)));
 }
 
-TEST_CASE(
-    "only what is missing or altered is damage: a good checkpoint that cannot be read now is passed over by nobody") {
+TEST_CASE("only missing or altered files are damage: read errors skip no checkpoint") {
   const TemporaryFolder folder;
   const TrainingCheckpoint saved = save_small(folder.path() / "step-1", 2);
   const auto read = [&] { TrainingCheckpoint::read(saved.folder); };
@@ -190,7 +189,7 @@ TEST_CASE(
   CHECK_THAT(outcome_of(opened), Contains("damaged: "));
 }
 
-TEST_CASE("a step that is saved again is never without a whole checkpoint, where names cannot be exchanged either") {
+TEST_CASE("a step saved again always has a whole checkpoint") {
   const TemporaryFolder scratch;
   const auto save = [&](const std::string& content) {
     CheckpointFolder folder(scratch.path());

@@ -297,7 +297,7 @@ TEST_CASE("elements that stand nowhere or twice are found") {
   CHECK_THROWS_WITH(opened({}), Contains("holds no weight of a.weight"));
 }
 
-TEST_CASE("every byte of a checkpoint that is altered is found, and so is every byte that is missing") {
+TEST_CASE("every altered or missing byte of a checkpoint is found") {
   const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "step-7";
   std::vector<std::string> names{checkpoint_file_name};

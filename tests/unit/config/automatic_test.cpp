@@ -27,7 +27,7 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(resolved({minimal_config}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
 
-TEST_CASE("the host's home of an automatic offload is the first of automatic.offload.host that there is") {
+TEST_CASE("an automatic offload to the host takes the first present plugin") {
   const auto host = [](const std::string& more) {
     const Outcome result = outcome({minimal_config, "offload: {automatic: true}\n" + more});
     return result.error.empty() ? result.run.offload.host->name : result.error;
@@ -38,7 +38,7 @@ TEST_CASE("the host's home of an automatic offload is the first of automatic.off
   CHECK(host("automatic: {offload: {host: [moon]}}").find("moon: there is no such plugin") != std::string::npos);
 }
 
-TEST_CASE("a device whose communicator is not there is to blame, not the file that says which one it takes") {
+TEST_CASE("a missing communicator of a device is attributed to the device") {
   FakePlugins without_nccl;
   without_nccl.gpu_obstacle = "";
   without_nccl.remove("communicator/nccl");
@@ -50,7 +50,7 @@ TEST_CASE("a device whose communicator is not there is to blame, not the file th
   CHECK(outcome({minimal_config}, {"device=cuda"}, {2, "--nproc", true}, without_nccl).error == "--set: " + reason);
 }
 
-TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where they may be on one") {
+TEST_CASE("A plugin for one host is chosen, or allowed, where ranks may share one") {
   const auto chosen = [](const World& world) {
     const Outcome result = outcome({minimal_config, "device: cpu\n"}, {}, world);
     INFO(result.error);

@@ -50,7 +50,7 @@ TEST_CASE("All eight cases of the batch sizes") {
   CHECK(solve(4, {}, {}).accumulation_origin == "1, as only one batch size is given");
 }
 
-TEST_CASE("What does not divide is an error with the numbers and the two nearest valid values") {
+TEST_CASE("An indivisible batch is an error with the two nearest valid values") {
   const std::string size = "data-parallel size 2 = world size 4 (--nproc) / (pipeline 2 x tensor 1)";
   CHECK(batch_error(4, {}, 65) ==
         "g: train.global_batch 65 / (micro_batch 4 x data-parallel size 2 = 8) is not a whole number, so accumulation "

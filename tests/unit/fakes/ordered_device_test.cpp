@@ -38,7 +38,7 @@ TEST_CASE("a write over another stream's read is a race, one next to it is not")
   CHECK(device.races().size() == 1);
 }
 
-TEST_CASE("an operation of a group begins behind the stream that starts it, and wait() ends it for the current one") {
+TEST_CASE("a group's operation is ordered after its stream and before wait()'s") {
   OrderedDevice device;
   fakes::OrderedGroup group(fakes::counting_group(2));
   const at::Tensor whole = at::zeros({4}), part = at::ones({2});

@@ -95,7 +95,7 @@ TEST_CASE("unfinished transfers end before regions are released after an error")
   CHECK(offload.reserved() == 0);
 }
 
-TEST_CASE("a write through the host starts when the device has made its copy, and the host does not wait for it") {
+TEST_CASE("a write through the host starts after the device's copy without a wait") {
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   HeldDevice device;
   StateStore store(at::kCPU);
@@ -208,7 +208,7 @@ TEST_CASE("regions are given back") {
   CHECK(held(store, Category::Parameter, Tier::Host) == 0);
 }
 
-TEST_CASE("an offload device that the engine cannot use is refused with the key and the rule") {
+TEST_CASE("an unusable offload device is refused with the key and the rule") {
   fakes::MemoryOffloadDevice aligned({.alignment = 8192});
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);

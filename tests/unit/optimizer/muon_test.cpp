@@ -205,7 +205,7 @@ TEST_CASE("the matrices can be named, and bad options are refused") {
                     Catch::Contains("adamw_betas must be two numbers"));
 }
 
-TEST_CASE("parts of matrices are put together, and every rank computes about as many as the others") {
+TEST_CASE("parts of matrices are joined, and ranks compute about equally many") {
   constexpr int ranks = 3;
   // Of each the part's shape, and whether parts are columns.
   const std::vector<std::tuple<std::int64_t, std::int64_t, bool>> shapes{

@@ -105,7 +105,7 @@ TEST_CASE("onebit_adam on ranks equals one process with the same rounding") {
   }
 }
 
-TEST_CASE("onebit_adam's ranks that share the state come to the bits of ranks that each have all of it") {
+TEST_CASE("onebit_adam's ranks that share state equal ranks with all of it") {
   for (const int ranks : {2, 3}) {
     CAPTURE(ranks);
     std::vector<int> other(static_cast<std::size_t>(ranks), 0);

@@ -254,7 +254,7 @@ TEST_CASE("a skipped update changes no bit of a parameter or its state") {
   }
 }
 
-TEST_CASE("twenty updates follow the formula, wherever the parameter is cut and whichever way it is computed") {
+TEST_CASE("twenty updates follow the formula, for any cut and way of computing") {
   for (const Case& given : cases()) {
     const at::Tensor start = start_of(given), wanted = exact(given, start);
     const at::Tensor whole = trained(given, start, {0, 372}, false);

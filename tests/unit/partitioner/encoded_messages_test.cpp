@@ -91,7 +91,7 @@ TEST_CASE("encoded parts are sent in bytes, and the others bit for bit") {
     }
 }
 
-TEST_CASE("the magnitude of a weight with a number that is none is infinite, which a maximum over ranks keeps") {
+TEST_CASE("the magnitude of a weight with NaN is infinite, on all ranks") {
   const SevenBits code;
   const FlatParameterInfo info = four_parameters(at::kBFloat16);
   const at::Tensor magnitudes = at::zeros({2});

@@ -225,7 +225,7 @@ TEST_CASE("unfinished transfers are waited for and held memory is returned at th
   }
 }
 
-TEST_CASE("published values are waited for at once where nothing may overlap, and elsewhere before their use") {
+TEST_CASE("published values are waited for at once without overlap, else before use") {
   for (const std::string plugin : {"zero1", "zero2", "hybrid"})
     for (const bool overlaps : {false, true}) {
       Variant variant{plugin, {{"overlap_comm", overlaps ? "true" : "false"}}};

@@ -194,7 +194,7 @@ TEST_CASE("pieces of an embedding in flight together take the memory of the plan
     }
 }
 
-TEST_CASE("sparse_gradients is refused where embedding and head are tied, and beside gradients_on_wire") {
+TEST_CASE("sparse_gradients is refused with a tied head and with gradients_on_wire") {
   const auto refusal = [](fakes::OptionTexts options, const std::vector<FlatParameterInfo>& infos) {
     options.emplace_back("sparse_gradients", "true");
     return error_of([&] { const fakes::PartitionRank rank(library_of({"zero1", {}}), options, 2, 0, infos); });

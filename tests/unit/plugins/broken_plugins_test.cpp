@@ -77,7 +77,7 @@ TEST_CASE("gate two: the loaded library") {
   CHECK_THAT(undefined, Contains("undefined symbol: strata_tests_function_that_nobody_has"));
 }
 
-TEST_CASE("a library whose constructors change how the processor computes is refused, and that is put back") {
+TEST_CASE("a library that changes the floating-point mode is refused and undone") {
   const std::string reason =
       "when it was loaded, changed this thread's treatment of denormal numbers or floating-point exceptions (flush to "
       "zero), which affects all later results; compile and link the plugin without -ffast-math and -Ofast, and restore "

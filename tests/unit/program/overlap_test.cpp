@@ -147,8 +147,7 @@ TEST_CASE("fetches due soon have half of the room: writes end for them") {
   CHECK(fetched == std::vector<int>{0, 0, 0, 0, 0, 3, 4, 5});
 }
 
-TEST_CASE(
-    "a layer has as many buffers for inputs that are away as micro-batches between its forward and its backward") {
+TEST_CASE("buffers for offloaded inputs equal a layer's micro-batches in flight") {
   constexpr int layers = 4, micro_batches = 8;
   const auto most = [](const std::string& scheduler, int stages, int stage) {
     LayerOptions options = plain_layers(layers, true);
@@ -169,9 +168,7 @@ TEST_CASE(
   CHECK(most("gpipe", 2, 0) == Counts{{1, 8}});
 }
 
-TEST_CASE(
-    "l2l reads a layer's parameters twice a step whatever the micro-batches, an order of micro-batches twice for "
-    "each") {
+TEST_CASE("l2l reads parameters twice a step, other orders twice per micro-batch") {
   constexpr int layers = 6;
   const auto reads = [](const std::string& scheduler, int micro_batches, Category category) {
     LayerOptions options = moving(layers, 8);
@@ -196,7 +193,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("with bytes for all, every buffer starts to come as soon as it is home and the one before has started") {
+TEST_CASE("without a bound, a fetch starts once its buffer is home, in order") {
   const LayerOptions layers = moving(4, 8);
   const Program program = lowered(layers, 1 << 20);
   for (std::size_t at = 1; at < program.size(); ++at) {

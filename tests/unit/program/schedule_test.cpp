@@ -181,8 +181,7 @@ TEST_CASE("a V is ordered by its chunks' costs") {
   CHECK(shorter > 3);
 }
 
-TEST_CASE(
-    "the config's numbers of layers must be those of the chunks and of the model, and the scheduler follows them") {
+TEST_CASE("the config's numbers of layers must fit the model and decide the cut") {
   const auto scheduler = make_scheduler("interleaved_1f1b");
   const auto plan = [&](const std::vector<int>& layers_per_chunk) {
     return plan_step("scheduler/mine", *scheduler, {2, 2, 4, layers_per_chunk}, costs_of(9));

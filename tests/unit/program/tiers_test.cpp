@@ -133,7 +133,7 @@ TEST_CASE("nothing is added where nothing moves") {
     CHECK(!is_movement(instruction.op));
 }
 
-TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one that has one twice") {
+TEST_CASE("a program with a missing or doubled Fetch or Store is refused") {
   const config::StepPolicy policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   for (const char* const scheduler : {"sequential", "1f1b", "zero_bubble_h1"}) {
     const StepPlan plan =

@@ -67,7 +67,7 @@ TEST_CASE("the trials of an auto batch are reported") {
                        Contains(" MiB, 4: ") && Contains(" MiB, 2: ") && Contains("270.84 MiB a rank (memory_budget)"));
 }
 
-TEST_CASE("a folder of weights decides its model's options, and one that contradicts it is refused") {
+TEST_CASE("a folder of weights decides its model's options, and others are refused") {
   const TemporaryFolder folder;
   write_file(folder / "config.json",
              R"({"model_type":"gpt_neox","hidden_size":64,"intermediate_size":200,"num_attention_heads":4,

@@ -4,7 +4,7 @@
 
 namespace local_training {
 
-TEST_CASE("a local run resumes bit by bit, from a step after which weights were averaged and from one between") {
+TEST_CASE("a local run resumes bit by bit, at an average and between two") {
   for (const auto& [layout, at, outer] :
        every_pair(layouts(), std::vector{3, 4, 5}, std::vector{Outer{}, Outer{.steps = 4, .fragments = 2}})) {
     CAPTURE(layout.settings, outer.fragments, at);
@@ -37,7 +37,7 @@ TEST_CASE("evaluations and exports use the groups' last common weights") {
   }
 }
 
-TEST_CASE("a checkpoint of groups that train by themselves is refused by another number of them, and by none") {
+TEST_CASE("a checkpoint of local training needs the same number of groups") {
   const Config config;
   const Layout four{4, 1, 1, {}}, two{2, 2, 2, {}};
   for (const int at : {3, 4}) {

@@ -86,7 +86,7 @@ Engine mute_engine(const Config& config, std::int64_t given) {
 
 }  // namespace
 
-TEST_CASE("the logits are those of a plain computation, and every rank of any layout knows them") {
+TEST_CASE("the logits equal a plain computation's on every rank of any layout") {
   const std::vector<LaidOut> layouts{
       {1, {}},
       {3, {"partitioner.plugin=zero3"}},
@@ -101,7 +101,7 @@ TEST_CASE("the logits are those of a plain computation, and every rank of any la
 }
 
 // The vocabulary is odd. The loss is another computation, over the vocabulary of all ranks by sums of its parts.
-TEST_CASE("the logits say the loss of any next token, where ranks share layers, vocabulary and tokens") {
+TEST_CASE("the logits give the loss of any next token, in any layout") {
   const std::string precision = GENERATE("fp32", "bf16"), tied = GENERATE("true", "false");
   const std::vector<std::string> settings{
       "model.plugin=gpt2",    "model.hidden_size=24",         "model.layers=3",

@@ -115,7 +115,7 @@ void check_same(const Trained& one, const Trained& other) {
 
 }  // namespace
 
-TEST_CASE("ranks that share an optimizer's state and send signs come to the bits of ranks that each have all of it") {
+TEST_CASE("ranks that share state and send signs equal ranks with all of it") {
   const auto [ranks, more] =
       GENERATE(table<int, std::vector<std::string>>({{1, {}},
                                                      {2, {"precision.plugin=bf16"}},

@@ -193,7 +193,7 @@ TEST_CASE("a delayed run is the same on every layout") {
       }
 }
 
-TEST_CASE("a delayed run resumes bit by bit, and on other ranks with the same gradient kept") {
+TEST_CASE("a delayed run resumes bit by bit, on other ranks too") {
   const Config config;
   const std::string partitioner = "partitioner.plugin=" + GENERATE(as<std::string>(), "ddp", "zero3");
   const std::string optimizer = "optimizer.plugin=" + GENERATE(as<std::string>(), "adamw", "adafactor");
@@ -253,7 +253,7 @@ TEST_CASE("a checkpoint of a delayed run belongs to delayed runs; one of a plain
   });
 }
 
-TEST_CASE("the gradient of a step that overflows in fp16 is dropped, not that of its neighbours") {
+TEST_CASE("only the gradient of the step that overflows in fp16 is dropped") {
   const Config config;
   int skipped = 0;
   std::string saved;

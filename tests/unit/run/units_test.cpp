@@ -294,7 +294,7 @@ TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit
   }
 }
 
-TEST_CASE("a checkpoint of blocks is read on any ranks, and on tensor-parallel ones whose parts hold whole blocks") {
+TEST_CASE("a checkpoint of blocks is read on any ranks that hold whole blocks") {
   const Config config;
   const std::vector<std::pair<int, std::vector<std::string>>> places{
       {1, {"partitioner.plugin=ddp", "train.micro_batch=12"}},

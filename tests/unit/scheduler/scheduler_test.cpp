@@ -47,7 +47,7 @@ TEST_CASE("1f1b: several chunks a stage, and fewer layers than stages, are refus
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {5, 1, 4}), UserError);
 }
 
-TEST_CASE("pipedream: 2bw lacks the update before a micro-batch's own, and needs as many micro-batches as stages") {
+TEST_CASE("pipedream: 2bw is one update late and needs as many micro-batches as stages") {
   const Loaded two_buffers = scheduler("pipedream", {{"version", "2bw"}});
   CHECK(two_buffers->order({2, 1, 6}, 1) ==
         parse_compute_order("F1.0 B1.0 F1.1 B1.1 U1.1 F1.2 B1.2 F1.3 B1.3 U1.3 F1.4@1 B1.4@1 F1.5@1 B1.5@1 U1.5"));

@@ -78,7 +78,7 @@ TEST_CASE("an optimizer cannot name a state as the kept gradient is called in ch
                     Catch::Contains("the optimizer names a state \"kept_gradient\", as the engine's own is called"));
 }
 
-TEST_CASE("a state of the whole parameter is whole for every piece, and a vector's takes only its elements") {
+TEST_CASE("a state per parameter is whole on each piece, one per element is cut") {
   TwoAndFrozen model;
   const RowOptimizer optimizer;
   state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, optimizer, model.memory.buffers);

@@ -107,7 +107,7 @@ TEST_CASE("the formats have the numbers of their definitions, and each is rounde
   }
 }
 
-TEST_CASE("every number of bf16 is rounded to the nearest, half to even, and none beyond the largest") {
+TEST_CASE("every bf16 value rounds to nearest even and saturates") {
   const at::Tensor x = all_of_bf16();
   for (const auto& [format, name] : both)
     for (const double scale : {1.0, std::ldexp(1.0, 20), std::ldexp(1.0, -17), std::ldexp(1.0, 100), no_number}) {
@@ -209,7 +209,7 @@ TEST_CASE("each block of 32 has a scale of its own, the last one too if it is sh
   }
 }
 
-TEST_CASE("a part of a tensor with a scale of its own is rounded as in the whole, but for its smallest numbers") {
+TEST_CASE("a part with its own scale rounds as the whole, but for its smallest numbers") {
   for (const auto& [format, name] : both) {
     INFO(name);
     const at::Tensor exponents = at::randint(-40, 0, {4096}).to(at::kFloat);

@@ -49,7 +49,7 @@ TEST_CASE("short work is repeated until a time is long enough to be taken") {
   CHECK(row.values.front() < 1e-5);
 }
 
-TEST_CASE("a bench's table says times in units that suit them, a rate, and the ratio with its interval") {
+TEST_CASE("a bench's table has times in fitting units, a rate, and the ratio's interval") {
   Row bubble;
   bubble.name = "bubble";
   bubble.size = "4 stages x 8 micro-batches";
@@ -101,7 +101,7 @@ TEST_CASE("a floor is the fastest of several ways") {
   CHECK(*std::min_element(row.floor_values.begin(), row.floor_values.end()) < 3e-3);
 }
 
-TEST_CASE("work that is one of the ways takes as long as the floor, though all their times vary") {
+TEST_CASE("a plugin that equals its floor is as fast, though times vary") {
   Settings settings;
   settings.rounds = 12;
   settings.seconds = 1e-12;

@@ -120,7 +120,7 @@ TEST_CASE("OneCycle cycles Adam's first beta, sets its second, and leaves SGD al
 // What the constructors of DeepSpeed 0.19.5 and torch have for parameters that are left out: deepspeed/ops/adam, lamb,
 // lion and adagrad, runtime/fp16/onebit, torch.optim; which of them is made: _configure_basic_optimizer of
 // runtime/engine.py.
-TEST_CASE("An optimizer's parameters that are left out are those of the class that DeepSpeed makes") {
+TEST_CASE("Unset parameters of an optimizer are DeepSpeed's defaults for its class") {
   struct Made {
     const char *type, *parameters;
     std::vector<std::pair<const char*, const char*>> values;
@@ -184,7 +184,7 @@ TEST_CASE("The schedule is Hugging Face's where the rate is") {
   CHECK(schedule("", {"learning_rate.plugin=cosine"}) == "cosine");
 }
 
-TEST_CASE("What DeepSpeed does not know at the top is ignored, and a slip of the pen is told") {
+TEST_CASE("Keys that DeepSpeed ignores are ignored, and misspelt ones are reported") {
   const Translated result =
       translated(R"({"train_batch_size": 2, "comms_config": {"enabled": false}, "monitor_config": {}, "seed": 3})");
   CHECK(result.error == "");

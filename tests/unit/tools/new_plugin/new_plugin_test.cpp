@@ -99,7 +99,7 @@ TEST_CASE("plugins new refuses bad arguments and then writes nothing") {
   CHECK(names_in(folder.path()).size() == 2);
 }
 
-TEST_CASE("two projects of other names fit in two folders, the same name twice does not fit in one") {
+TEST_CASE("two projects of different names coexist, of the same name they do not") {
   const TemporaryFolder folder;
   made("scheduler", "one", folder / "one");
   made("scheduler", "two", folder / "two");

@@ -50,7 +50,7 @@ TEST_CASE("A shape is within 1 % of any number of parameters") {
   }
 }
 
-TEST_CASE("Of the shapes that come near enough, a large model's is the one whose width over depth is nearest 128") {
+TEST_CASE("A large model's shape has the width over depth nearest 128") {
   const CountParameters count = transformer(50304);
   for (const double parameters : {1.3e9, 7.5e9, 13e9, 128e9, 175e9}) {
     const auto wanted = static_cast<std::int64_t>(parameters);

@@ -97,7 +97,7 @@ TEST_CASE("a rank killed by a signal is the cause, not the ranks that notice it"
   CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (killed by signal 9") && Contains("memory"));
 }
 
-TEST_CASE("an error that all ranks report is said once, and last words again only where others stand below them") {
+TEST_CASE("an error common to all ranks is printed once") {
   const Ended all = run_in_child(shell(3, "echo 'strata: the folder is not there' >&2; sleep 0.$RANK; exit 2"));
   CHECK(all.status == 2);
   CHECK(times("the folder is not there", all.error) == 1);
@@ -108,7 +108,7 @@ TEST_CASE("an error that all ranks report is said once, and last words again onl
   CHECK_THAT(buried.error, Contains("Its last output:\n[rank 1] strata: the disk is full\n"));
 }
 
-TEST_CASE("far more ranks than cores or memory are refused with the numbers, unless that is meant") {
+TEST_CASE("far more ranks than cores or memory are refused, unless overridden") {
   using strata::launch::check_ranks;
   using strata::launch::HostResources;
   constexpr std::int64_t gibi = std::int64_t{1} << 30;
@@ -256,7 +256,7 @@ TEST_CASE("after a signal ranks take the time they need, until a second one") {
   CHECK(all_gone(ranks));
 }
 
-TEST_CASE("a rank that fails after a signal is told, and a rank that the signal killed ends the others") {
+TEST_CASE("a rank's failure after a signal is reported, a death by it ends the others") {
   const TemporaryFile numbers;
   const Ended full =
       run_in_child(shell(2, "trap 'if [ $RANK = 1 ]; then echo the disk is full >&2; exit 3; fi' INT; echo $$ >> " +

@@ -39,7 +39,7 @@ TEST_CASE("the terminal's picture") {
              Catch::Contains("F0.0") && Catch::Contains("F2.0"));
 }
 
-TEST_CASE("updates within the step stand behind the passes after which they are made, and weights are named") {
+TEST_CASE("updates within the step follow their passes, and weights are named") {
   const std::string text = show(*make_scheduler("pipedream"), {2, 1, 3}, "text");
   INFO(text);
   CHECK_THAT(text, Catch::Contains("stage 0 | F0   F1   .    .    B0   --U  F2@1 B1   --U  .    B2@1 --U\n"));
