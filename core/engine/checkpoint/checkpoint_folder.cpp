@@ -201,7 +201,7 @@ void CheckpointFolder::remove_temporaries() const {
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
     if (const auto name = parse_temporary(entry->path().filename().string())) found.emplace_back(entry->path(), *name);
   for (const auto& [path, name] : found) {
-    // A run of this host would hold the lock. One of another host may have lost it, with its network, and go on.
+    // A run of this host would hold the lock. One of another host may have lost it with its network, and continue.
     const bool gone = !name.owner || is_gone(*name.owner) || (alone && is_of_this_host(*name.owner));
     if (!gone && lock_->age_s(path) < left_after_s) {
       spdlog::warn("{}: a run on another host was saving this less than {} hours ago; remove it if that run has ended",

@@ -76,7 +76,7 @@ fs::path final_name(const fs::path& folder) {
   return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
 }
 
-// A new folder beside the one to write, which gets its name at the end.
+// A new folder next to the one to write, renamed to it at the end.
 fs::path make_temporary(const fs::path& folder) {
   const fs::path temporary = data::temporary_name(folder.string());
   if (::mkdir(temporary.c_str(), 0777) == 0) return temporary;

@@ -69,7 +69,7 @@ class Loading {
     });
   }
 
-  // Every rank has read the folder by itself: on another host its path may lead to another one.
+  // Every rank has read the folder itself: on another host its path may denote another one.
   void check_same() const {
     const std::vector<std::int64_t> contents =
         gather_numbers(world(), device(), {static_cast<std::int64_t>(checkpoint::content_of(saved_))});

@@ -63,7 +63,7 @@ bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& 
   return entry.value.kind != NodeKind::Null || (entry.key != plugin && !plugins.find(slot.kind, entry.key));
 }
 
-// Moves options beside `plugin:` into the section of the plugin.
+// Moves options next to `plugin:` into the section of the plugin.
 void gather_options(Node& section, const PluginSlot& slot, const PluginSource& plugins) {
   const Node* plugin = section.get("plugin");
   if (plugin == nullptr || plugin->kind != NodeKind::Scalar || is_auto(*plugin)) return;

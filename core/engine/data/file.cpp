@@ -47,7 +47,7 @@ OutputFile::OutputFile(std::string path, Existing existing)
   if (existing_ == Existing::Refuse && std::filesystem::exists(path_, ignored)) {
     throw UserError(Place{path_}, "exists already and is not overwritten; choose another name or remove it first");
   }
-  // In a folder that others write to as well, nobody can have put a link there: the name cannot be guessed, and is new.
+  // Safe in a shared folder: the name is unpredictable and new, so no link can exist there.
   descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ >= 0) return;
   const int error = errno;

@@ -316,7 +316,7 @@ void Board::look(Clock::time_point now) {
 }
 
 // A long computation does not end the run, but a warning tells the user what the run waits for: after the timeout, and
-// earlier where one instruction takes long by itself. A wait is reported again each time that it has doubled.
+// earlier where a single instruction takes long. A wait is reported again each time that it has doubled.
 void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
   const double waited_s = ranks[static_cast<std::size_t>(rank_)].unchanged_s;
   if (waited_s < told_s_) told_s_ = 0.0;

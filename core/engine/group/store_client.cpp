@@ -20,7 +20,7 @@ constexpr milliseconds between_attempts{50};   // two attempts
 constexpr milliseconds refused_for{2000};      // refused for this long, the server has ended
 constexpr milliseconds longest_greeting_at_start{
     10'000};                                // a server that says nothing for this long at the start is another program
-constexpr milliseconds first_word{10'000};  // when a long start is told
+constexpr milliseconds first_word{10'000};  // when a long start is reported
 constexpr milliseconds longest_look{50};    // of wait(), between two looks
 
 const std::string key_prefix = "/";  // c10d's clients put it before every key
@@ -178,8 +178,7 @@ std::int64_t StoreClient::getNumKeys() {
   return keys;
 }
 
-// Looks again and again, with pauses that grow: a request that waits at the server could not be told from one that the
-// network lost.
+// Polls with growing pauses: a request that waits at the server is indistinguishable from one that the network lost.
 void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const auto end = Clock::now() + (timeout == kNoTimeout ? timeout_ : timeout);
   for (milliseconds pause{1}; !check(keys); pause = std::min(2 * pause, longest_look)) {

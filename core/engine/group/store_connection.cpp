@@ -80,7 +80,7 @@ void StoreConnection::connect(const std::string& host, int port, Clock::time_poi
 
 // [Note: Greeting] A server that is not c10d's must be recognised before a rank waits for it. Validate has no answer,
 // so a ping follows. Between them the client names its run by setting a key, which any store accepts; the store that
-// Strata serves answers nobody who does not (see store_server.hpp).
+// Strata serves requires it (see store_server.hpp).
 void StoreConnection::greet(const std::string& run, Clock::time_point deadline) {
   StoreRequest greeting(StoreCommand::Validate);
   greeting.put(store_magic).put(static_cast<std::uint8_t>(StoreCommand::Set)).text(greeting_key + run).text("").ping();

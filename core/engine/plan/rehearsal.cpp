@@ -113,7 +113,7 @@ void Rehearsal::measure_speed(std::int64_t read_ahead) {
       for (const state::Moved& moved : all) buffers.settle(moved);
     }));
   }
-  if (all.empty()) return;  // of this rank; others measured beside it
+  if (all.empty()) return;  // of this rank; others measured at the same time
   std::ranges::sort(reads);
   std::ranges::sort(writes);
   speed_.read = static_cast<double>(bytes) / reads[rounds / 2];

@@ -57,8 +57,8 @@ Parts lower_to_communication(const ComputeOrders& orders, const Placement& place
   return parts;
 }
 
-// What the first part, and then the rest, needs of parameters. Nothing stays gathered from one to the other: the step
-// before may go on in between.
+// What the first part, and then the rest, needs of parameters. Nothing stays gathered from one to the other: the
+// previous step may continue in between.
 Program join(const Parts& parts, const ParameterUse& use, const Lookahead& lookahead) {
   Program program = add_residency(parts[0], use, lookahead);
   for (Instruction& instruction : program) instruction.ahead = true;
@@ -67,7 +67,7 @@ Program join(const Parts& parts, const ParameterUse& use, const Lookahead& looka
   return program;
 }
 
-// Throws UserError if the numbers of layers in the config are not those of a model of so many layers and chunks.
+// Throws UserError if the numbers of layers in the config are not those of a model of this many layers and chunks.
 void check_layers_per_chunk(const PipelineShape& shape, int layers) {
   const std::vector<int>& given = shape.layers_per_chunk;
   if (given.empty()) return;

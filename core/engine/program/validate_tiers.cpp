@@ -24,11 +24,11 @@ class TiersCheck : ProgramCheck {
 
  private:
   // Of a buffer that is not at rest at home:
-  //   Fetch -> Coming -> Await -> Here <-> Used, while work goes on that uses it -> Store -> at home, or Going ->
+  //   Fetch -> Coming -> Await -> Here <-> Used, while running work uses it -> Store -> at home, or Going ->
   //   Settle
   enum class Stand { Coming, Here, Used, Going };
 
-  // `until_later`: work that goes on after the instruction uses the buffer.
+  // `until_later`: work that continues after the instruction uses the buffer.
   void uses(const Moved& buffer, bool until_later = false) {
     if (buffer.category != Category::Activation &&
         use_.flat_parameter(buffer.owner).moves(buffer.category, buffer.kept) == 0)

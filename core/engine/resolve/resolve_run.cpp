@@ -42,8 +42,8 @@ class FileOptions final : public OptionsInFile {
   config::PluginChoice& choice_;
 };
 
-// Throws UserError for an option that makes another model and has no effect beside the folder's config.json, though the
-// plugin does not report that the file sets it.
+// Throws UserError for an option that makes another model and has no effect because of the folder's config.json, though
+// the plugin does not report that the file sets it.
 void check_given(const config::RunConfig& run, plugin_host::PluginRegistry& registry, const std::string& name,
                  const std::string& config_json) {
   const config::PluginChoice& choice = run.model.plugin;

@@ -114,8 +114,8 @@ report::StepRecord Run::record_of(const StepInput& input, const StepOutcome& out
   return record;
 }
 
-// What would have to be known before an update that a stage makes by itself. The step's one all-reduce tells all ranks
-// alike, and the run ends before anything is saved.
+// Checks after the step what updates within it could not know. All ranks know it from the step's one all-reduce, and
+// the run ends before anything is saved.
 void Run::check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const {
   if (session_.stage().updates_within_step == 0) return;
   const std::string& scheduler = session_.scheduler();

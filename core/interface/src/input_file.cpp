@@ -20,7 +20,7 @@ void throw_cannot_open(const std::string& path, const char* what, int error) {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe that nobody writes to must not hang; it has no effect on regular files.
+  // O_NONBLOCK: opening a pipe without a writer must not hang; it has no effect on regular files.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     if (errno == ENOENT || errno == ENOTDIR)

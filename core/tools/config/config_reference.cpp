@@ -64,7 +64,7 @@ class Settings {
       }
   }
 
-  // The setting of this path; of an option beside `plugin` those of every plugin that has one.
+  // The setting of this path; of an option next to `plugin` those of every plugin that has one.
   std::vector<const Setting*> find(const std::string& path) const {
     std::vector<const Setting*> found;
     for (const Setting& one : all)

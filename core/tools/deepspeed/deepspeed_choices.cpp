@@ -99,7 +99,7 @@ void DeepSpeedTranslation::choose_type(const std::string& block, const Node& typ
                     suggestion(type->text, names));
   }
   choose(slot, name->text, type->place, type->origin + " " + path);
-  if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, whatever --set says
+  if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, even if --set replaces it
 }
 
 void DeepSpeedTranslation::choose_momentum() {

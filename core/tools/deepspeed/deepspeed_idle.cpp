@@ -1,5 +1,5 @@
-// Keys that DeepSpeed accepts and does not use beside others. Strata refuses an option that does nothing, so they are
-// left out, and their lines say why.
+// Keys that DeepSpeed accepts and ignores because of others. Strata refuses options without effect, so they are left
+// out, and their lines give the reason.
 #include <cstdlib>
 
 #include "tools/deepspeed/deepspeed_translation.hpp"

@@ -46,7 +46,7 @@ void write_line(int handle, const std::string& line) {
   const std::string bytes = text::printable(line) + "\n";
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t count = ::write(handle, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno != EINTR) return;  // nobody reads our output
+    if (count < 0 && errno != EINTR) return;  // our output has no reader
     if (count > 0) done += static_cast<std::size_t>(count);
   }
 }
@@ -208,7 +208,7 @@ bool RankProcess::reap() {
   return ended_;
 }
 
-// The kernel tells a parent when a child is stopped and when it goes on.
+// The kernel notifies a parent when a child is stopped and continued.
 std::optional<std::chrono::milliseconds> RankProcess::stopped_for() {
   if (ended_) return std::nullopt;
   siginfo_t info{};

@@ -66,7 +66,7 @@ int weight(const RankProcess& process) {
 }
 
 // The state of the run. Collecting, Ending and Killed have a deadline. Running and Leaving last as long as the ranks
-// work: one that waits for another ends by itself, and a stopped one, which cannot, is ended. Transitions:
+// work: a rank that waits for a failed one ends itself, and a stopped one, which cannot, is killed. Transitions:
 //   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
 //   Collecting -> Ending      the others got SIGTERM
 //   Running -> Ending         a rank was stopped for too long, or is when this process is asked to end
@@ -133,7 +133,7 @@ class Ranks {
       for (LineReader* reader : process.outputs()) reader->read();
   }
 
-  // A stopped rank cannot tell what holds up the others, and before it has met them nobody else can.
+  // A stopped rank cannot report why the others wait, and before the rendezvous no other rank can.
   void take_stops() {
     for (RankProcess& process : processes_) {
       const std::optional<milliseconds> stopped = process.stopped_for();

@@ -46,7 +46,7 @@ void read_vocabulary(const Value& value, Definition& result) {
   }
 }
 
-// What becomes of bytes that have no token, which a tokenizer trained without the full alphabet lacks.
+// The treatment of bytes without a token, as in a tokenizer trained without the full alphabet.
 void read_unknown(const Value& model, Definition& result) {
   result.unknown.fuses = model["fuse_unk"].flag(false);
   const Value unknown = model["unk_token"];

@@ -67,7 +67,7 @@ nlohmann::ordered_json event_json(const std::string& name, const char* category,
           {"dur", microseconds(end - begin)}};
 }
 
-// What `strata trace` reads beside the events.
+// What `strata trace` reads in addition to the events.
 nlohmann::ordered_json description(const runtime::Run& run) {
   const runtime::StepPlan& plan = run.session().plan();
   return {{"scheduler", run.config().scheduler.name},

@@ -11,7 +11,7 @@ using Settings = std::vector<std::string>;
 struct Change {
   std::string without;
   Division division;
-  std::int64_t fewer_ranks;  // by so many times
+  std::int64_t fewer_ranks;  // by this factor
   Settings settings;
 };
 

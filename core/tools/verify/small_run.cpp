@@ -144,8 +144,8 @@ runtime::ResolvedRun read_here(Run own) {
   }
 }
 
-// An option that is given beside a slot's plugin, under its name: `partitioner.order` as `partitioner.mine.order`. So
-// it stays the plugin's where another one takes its place.
+// An option given next to a slot's plugin, under its name: `partitioner.order` as `partitioner.mine.order`. So it stays
+// the plugin's when another one replaces it.
 std::vector<std::string> under_names(std::vector<std::string> settings, const config::RunConfig& config) {
   for (std::string& setting : settings)
     for (const config::PluginChoice* choice : config.plugins()) {
@@ -156,7 +156,7 @@ std::vector<std::string> under_names(std::vector<std::string> settings, const co
   return settings;
 }
 
-// What is small, or only here, whatever the model. `promise`: the scheduler's.
+// The settings that make any model small, or hold only here. `promise`: the scheduler's.
 std::vector<std::string> surroundings(const config::RunConfig& config, const plugin_host::Equivalence& promise,
                                       const std::string& folder) {
   std::vector<std::string> settings{"model.seq_len=" + std::to_string(sequence_length),

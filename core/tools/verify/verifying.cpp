@@ -32,7 +32,7 @@ std::int64_t own_steps(const CheckedRun& run) {
 
 constexpr int simpler_worlds = 24;             // to try for a drawn run that is wrong
 constexpr std::int64_t steps_near = 3;         // of every drawn run, so that they share plain runs
-constexpr std::uint64_t drawn_to_choose = 16;  // of so many, the one that shows most is run
+constexpr std::uint64_t drawn_to_choose = 16;  // of these, the one that shows most is run
 
 Bounds bounds_of(const CheckedRun& run) {
   using Kind = plugin_host::Equivalence::Kind;
@@ -147,7 +147,7 @@ class Verifying {
     return best;
   }
 
-  // Settings of its plain run, of which later ones win.
+  // Settings of its plain run; later ones win.
   static FinalSettings plain_key(const DrawnRun& drawn) {
     FinalSettings settings;
     for (const std::string& one : plain_run_for_step(*drawn.run, drawn.plain->run, 0).settings)

@@ -27,7 +27,7 @@ using Checksums = std::vector<std::uint64_t>;
 std::uint64_t checksum_of_zeros();
 
 // Shared by all that moves blocks to or from the same folders. Once no block has ended for too long the disk is stuck:
-// nobody waits for it any more, no other block begins, and no worker touches the memory of a block.
+// waits for it end, no other block begins, and no worker touches the memory of a block.
 struct Progress {
   std::atomic<std::uint64_t> ended = 0;  // blocks
   std::atomic<bool> stuck = false;       // and stays so
@@ -69,8 +69,8 @@ class Block {
 
   // Before the first part of it moves.
   void begin();
-  // The system moved so many bytes, or gave an error as a negative number. True: the block has ended, and its transfer
-  // knows; false: the rest is to be moved.
+  // The argument is the bytes that the system moved, or an error as a negative number. True: the block has ended, and
+  // its transfer knows; false: the rest is to be moved.
   bool moved(std::int64_t result);
 
  private:

@@ -1,5 +1,5 @@
 // Offload nvme: state lies on disks, in files without a name that are gone when the process ends. Transfers are direct
-// (O_DIRECT), cut into blocks, and go on in the background: through an io_uring or, where the system allows none,
+// (O_DIRECT), cut into blocks, and run in the background: through an io_uring or, where the system allows none,
 // threads.
 #include <strata/error.hpp>
 #include <strata/offload_device.hpp>

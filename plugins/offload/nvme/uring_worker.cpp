@@ -14,7 +14,7 @@
 namespace strata::offload_nvme {
 namespace {
 
-// The host adds blocks and wakes the thread through a descriptor, of which a read is always in the ring. Only the
+// The host adds blocks and wakes the thread through a descriptor; a read of it is always in the ring. Only the
 // thread touches the ring from then on.
 class UringWorker final : public BlockWorkers {
  public:

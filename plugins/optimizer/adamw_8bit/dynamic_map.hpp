@@ -13,7 +13,7 @@ inline constexpr std::int64_t block_elements = 256;
 
 // The rank of a magnitude counts the map's magnitudes from 0 to 1; with a sign the code is 127 + rank, or
 // 127 - rank and at least 0, for -1 is no number of the map.
-// In the last decade that begins at or below a magnitude a, of so many magnitudes (the eighth holds 1 alone):
+// In the last decade that begins at or below a magnitude a, with `count` magnitudes (1 in the eighth):
 //   rank = floor(max(min(a * factor + count * 8/9, 2 * count - 1), count)) - below
 // Below the first decade it is 0.
 struct DynamicMap {

@@ -17,7 +17,7 @@
 //
 // [Note: between two exchanges] x is what evaluations, exports and checkpoints take: the weights of the last exchange,
 // equal on all ranks. m, u and errors are each rank's own. A checkpoint has them of every rank, and a run on the same
-// ranks goes on bit by bit. On others, each element's m and u are those of the rank that wrote the element's x, and
+// ranks resumes bit by bit. On others, each element's m and u are those of the rank that wrote the element's x, and
 // errors are zeros: a line says so.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
@@ -145,8 +145,8 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
   }
 
  private:
-  // What this rank has of a parameter that the others do not: the state that the engine gives, of which it saves each
-  // element once over the ranks; or, until the first step, what was loaded.
+  // This rank's own values of a parameter: the engine's state, whose elements are each saved once over the ranks; or,
+  // until the first step, the loaded values.
   struct Own {
     std::int64_t begin = 0, end = 0;
     at::Tensor momentum, moved;
@@ -216,7 +216,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
     }
   }
 
-  // Every rank by itself, and where it is time an exchange.
+  // Every rank separately, then an exchange if one is due.
   void local_step(std::span<Piece* const> pieces, const StepScalars& scalars) {
     const bool exchanged = exchanges(scalars.updates + 1);
     struct Moved {

@@ -128,7 +128,7 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
     return {tensor, scale_of(tensor, weight, operand), format_of(operand)};
   }
 
-  // A product over `sum` numbers with so many columns.
+  // A product with `columns` columns, each element a sum of `sum` terms.
   bool by_device(const ParameterInfo& weight, std::int64_t sum, std::int64_t columns) {
     if (!by_device_ || stays_high(weight)) return false;
     if (fp8::takes(sum, columns)) return true;
@@ -147,7 +147,7 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
   std::set<std::string> decoded_;  // weights that come rounded
   StateStore* store_ = nullptr;
   bool by_device_ = false;
-  std::set<std::string> told_;  // weights of which the log said that they are emulated
+  std::set<std::string> told_;  // weights whose emulation has been logged
 };
 
 }  // namespace

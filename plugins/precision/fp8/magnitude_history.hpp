@@ -22,7 +22,7 @@ constexpr const EightBits& format_of(Operand operand) {
 // Of every operand of every matrix of the model, equal on all ranks: a step's magnitudes are those of the whole batch.
 class MagnitudeHistory {
  public:
-  // Of so many steps.
+  // Of this many steps.
   explicit MagnitudeHistory(std::int64_t steps) : steps_(static_cast<std::size_t>(steps)) {}
 
   // Takes memory for this step's from the store.

@@ -29,7 +29,7 @@ Packed Packed::transposed() const {
   return {numbers.t().contiguous(), unit};
 }
 
-// libtorch wants the second matrix by columns.
+// libtorch requires the second matrix by columns.
 at::Tensor scaled_product(const Packed& left, const Packed& right, const at::Tensor& bias, bool fast) {
   const std::optional<at::Tensor> added = bias.defined() ? std::optional(bias) : std::nullopt;
   return at::_scaled_mm(left.numbers, right.numbers.t(), left.unit, right.unit, added, {}, at::kBFloat16, fast);

@@ -1,4 +1,4 @@
-// Drawn programs of collectives and messages among ranks that are threads, beside sums and copies of what each brings.
+// Drawn programs of collectives and messages among ranks in threads, compared with sums and copies of their inputs.
 #include <ATen/ops/cat.h>
 #include <strata/error.hpp>
 

@@ -180,7 +180,7 @@ void connect_has_a_deadline(Subject& subject) {
   });
 }
 
-// Ranks are processes here, the last of which dies.
+// Ranks are processes here, and the last dies.
 void lost_peer(Subject& subject) {
   require_usable(subject);
   constexpr int ranks = 3;

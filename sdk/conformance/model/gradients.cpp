@@ -84,8 +84,8 @@ std::map<std::string, at::Tensor> gradients(const BuiltModel& built, MicroBatch 
   return all;
 }
 
-// What one is compared with beside its own size: some are 0 but for rounding, as of keys where a token sees only
-// itself.
+// What one is compared with in addition to its own size: some are 0 but for rounding, as of keys where a token sees
+// only itself.
 double largest_norm(const std::map<std::string, at::Tensor>& gradients) {
   double largest = 0.0;
   for (const auto& [name, gradient] : gradients) largest = std::max(largest, gradient.norm().item<double>());

@@ -1,4 +1,4 @@
-// Drawn uses of an offload device, beside vectors of bytes.
+// Drawn uses of an offload device, compared with vectors of bytes.
 #include <strata/error.hpp>
 
 #include <algorithm>

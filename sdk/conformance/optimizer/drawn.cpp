@@ -1,4 +1,4 @@
-// Drawn updates, beside the plainest: every parameter whole, by an instance of its own, its gradient already
+// Drawn updates, compared with the plainest: every parameter whole, by an instance of its own, its gradient already
 // multiplied and in fp32, its learning rate and weight decay those of the step and the option.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/full.h>
@@ -68,7 +68,7 @@ void check_answers(const Optimizer& optimizer, const DrawnParameter& parameter) 
   }
 }
 
-// A parameter by itself, and its pieces, each in memory of its own.
+// A whole parameter, and its pieces, each in memory of its own.
 struct Tensors {
   ParameterTensors whole;
   std::deque<std::vector<Guarded>> memory;  // by piece

@@ -120,7 +120,7 @@ std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options,
   return {};
 }
 
-// A parameter's numbers in fp64, whatever their formats.
+// A parameter's numbers in fp64, from any format.
 class Elements {
  public:
   explicit Elements(const ParameterTensors& parameter)
@@ -151,7 +151,7 @@ double rounding_of_state(const ParameterTensors& parameter) {
   return rounding;
 }
 
-// Whether the state holds the formula's numbers, each by itself.
+// Whether the state holds the formula's numbers, each compared separately.
 bool holds_numbers(const Optimizer& optimizer) {
   return std::ranges::all_of(optimizer.state({"layer.weight", {64, 32}, 0, 2048}), [](const StateTensor& state) {
     return state.dtype == at::kFloat || state.dtype == at::kBFloat16 || state.dtype == at::kHalf ||
@@ -159,8 +159,8 @@ bool holds_numbers(const Optimizer& optimizer) {
   });
 }
 
-// Steps beside one formula, some of them late in a run, each from where the plugin's own last one ended: "" or the
-// first number that is too far away.
+// Steps compared with one formula, some of them late in a run, each from where the plugin's own last one ended: "" or
+// the first number that is too far away.
 std::string beside(Subject& subject, const fakes::OptionTexts& options, const Known& known) {
   std::mt19937_64 random = subject.random("optimizer.known_formula");
   const auto plugin = subject.make<Optimizer>(options);

@@ -44,7 +44,7 @@ FlatParameterInfo draw_flat(Draws& draws, int id, std::int64_t most, const DType
 struct Step {
   bool trains = true;
   int micro_batches = 1;
-  int ahead = 0;            // forwards before the first backward, beside the first
+  int ahead = 0;            // forwards before the first backward, without the first
   int updates = 1;          // within the step, where more than 1
   bool is_delayed = false;  // the update is made before the gradients are finished
   bool is_repeated = false;
@@ -57,7 +57,7 @@ struct Step {
   bool publishes_together = false;
 };
 
-// At most so many micro-batches.
+// At most this many micro-batches.
 Step draw_step(Draws& draws, std::int64_t most) {
   Step step;
   step.trains = !draws.chance(8);

@@ -13,7 +13,7 @@ namespace strata::conformance {
 
 namespace {
 
-// Sums of so many bits are exact in it. fp16 has 11, but not the range to scale them by powers of two besides.
+// Sums of this many bits are exact in it. fp16 has 11, but not the range to scale them by powers of two besides.
 int exact_bits(at::ScalarType dtype) {
   return dtype == at::kBFloat16 ? 8 : dtype == at::kHalf ? 9 : 24;
 }

@@ -1,4 +1,4 @@
-// Drawn products of a precision policy, beside those in fp64 and those of an instance that is saved and loaded.
+// Drawn products of a precision policy, compared with those in fp64 and those of an instance that is saved and loaded.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>

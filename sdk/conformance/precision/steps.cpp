@@ -82,7 +82,7 @@ class Formats {
   std::vector<std::pair<ParameterInfo, DTypes>> all_;
 };
 
-// The policy on two ranks, the second of which is saved and loaded now and then.
+// The policy on two ranks; the second is saved and loaded now and then.
 class Course {
  public:
   Course(Subject& subject, const fakes::OptionTexts& options)

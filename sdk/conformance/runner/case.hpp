@@ -47,8 +47,8 @@ inline void require(bool holds, const std::string& text) {
 
 // Settings of the search for drawn worlds.
 struct SearchSettings {
-  int seconds = 0;  // minimum duration, in each case that draws
-  int seeds = 0;  // number of seeds, from --seed on, of which the first world is run; replaces the search with one seed
+  int seconds = 0;     // minimum duration, in each case that draws
+  int seeds = 0;       // number of seeds, from --seed on, each with the first world; replaces the search with one seed
   std::string replay;  // runs only this world, printed by a failed case
   bool in_process = false;
 };

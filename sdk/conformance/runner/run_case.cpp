@@ -140,7 +140,7 @@ std::optional<Outcome> CaseProcess::ended() {
   const bool there =
       ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
   if (!there && !late) return std::nullopt;
-  end_group();  // while the process is not waited for, its number belongs to nobody else
+  end_group();  // while the process is not waited for, its number is not reused
   int status = 0;
   ::waitpid(process_, &status, 0);
   process_ = -1;

@@ -26,7 +26,7 @@ class StreamOrder {
                                                  : "Offload";
   }
 
-  // By stream, how many of its accesses are known to be over. The host is one of the streams: whatever it starts comes
+  // By stream, how many of its accesses are known to be over. The host is one of the streams: all that it starts comes
   // after what it has waited for.
   using Clock = std::map<std::string, std::int64_t>;
 
@@ -47,7 +47,7 @@ class StreamOrder {
     const std::lock_guard lock(mutex_);
     return clock(stream);
   }
-  // `stream` goes on after that.
+  // `stream` continues after that.
   void wait(const std::string& stream, const Clock& until) {
     const std::lock_guard lock(mutex_);
     join(clock(stream), until);
@@ -105,7 +105,7 @@ class StreamOrder {
     for (const auto& [stream, count] : other) clock[stream] = std::max(clock[stream], count);
   }
 
-  // A stream goes on after whatever the host had waited for when it started the work.
+  // A stream continues after all that the host had waited for when it started the work.
   Clock& clock(const std::string& stream) {
     Clock& of_stream = clocks_[stream];
     if (stream != host) join(of_stream, clocks_[host]);

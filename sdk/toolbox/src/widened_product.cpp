@@ -98,7 +98,7 @@ STRATA_INLINED void pack_lanes(const std::uint16_t* from, std::int64_t line_stri
       to[line * to_stride + i] = widened(std::bit_cast<Number>(from[line * line_stride + i * stride]));
 }
 
-// Lines of Width numbers, of which `width` are there. Sums of what the buffer held beyond them are dropped.
+// Lines of Width numbers, only `width` of them present. Sums of what the buffer held beyond them are dropped.
 template <class Number, int Lanes, int Width>
 STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, std::int64_t stride, std::int64_t inner,
                          std::int64_t width, float* to) {
@@ -148,7 +148,7 @@ STRATA_INLINED void multiply_whole(const Tile& tile, Result* result, std::int64_
     }
 }
 
-// By way of a whole tile beside the result.
+// Through a whole tile next to the result.
 template <class Number, int Lanes, int Rows, class Result>
 STRATA_INLINED void multiply_corner(Tile tile, Result* result, std::int64_t result_stride) {
   constexpr int width = tile_vectors * Lanes;

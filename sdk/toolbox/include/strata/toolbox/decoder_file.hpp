@@ -42,7 +42,7 @@ inline void refuse_other_models(const nlohmann::json& file) {
   require_key(file, "is_causal", true, "this model's attention is causal");  // null is false to transformers
 }
 
-// A family's keys of rotary parameters beside `rope_parameters`, and their defaults.
+// A family's keys of rotary parameters other than `rope_parameters`, and their defaults.
 struct RotaryKeys {
   const char* base;
   const char* fraction;
