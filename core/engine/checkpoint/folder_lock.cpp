@@ -50,7 +50,7 @@ std::uint32_t own_place() {
   return static_cast<std::uint32_t>(place);
 }
 
-// What the holder wrote; it may be writing now.
+// The text that the holder wrote; possibly unfinished.
 std::string read_description(int handle) {
   std::array<char, 512> text{};
   const ssize_t got = ::pread(handle, text.data(), text.size(), 0);

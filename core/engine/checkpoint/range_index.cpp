@@ -132,7 +132,7 @@ void RangeIndex::fail(const std::string& what) const {
   throw DamagedCheckpoint(Place{folder_.string()}, what);
 }
 
-// What is known of each state from its parameter.
+// The facts of each state that follow from its parameter.
 void RangeIndex::settle(const std::vector<SavedParameter>& parameters) {
   for (const SavedParameter& parameter : parameters) {
     const auto found = parameters_.find(parameter.name);

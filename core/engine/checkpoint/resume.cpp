@@ -152,7 +152,7 @@ class Loading {
     for (const auto& [slot, named] : plugins_.all()) {
       const checkpoint::SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
       const checkpoint::SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
-      if (of_all == nullptr && of_rank == nullptr) continue;  // chosen anew: differing_settings() tells
+      if (of_all == nullptr && of_rank == nullptr) continue;  // newly chosen: differing_settings() reports it
       if (is_split && !same_layout && of_all == nullptr) refuse_other_layout(named.name);
       checkpoint::SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
       if (!same_layout) values = values.of_all_ranks();

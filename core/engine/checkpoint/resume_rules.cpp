@@ -122,7 +122,7 @@ void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<
 
 namespace {
 
-// What the checkpoint holds of replica groups that trained by themselves: whether there were any, and how many have
+// The checkpoint's replica groups that trained by themselves: whether there were any, and how many have
 // something of their own in it.
 struct SavedGroups {
   bool any = false;

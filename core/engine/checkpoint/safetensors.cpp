@@ -75,7 +75,7 @@ std::uint64_t read_header_length(const data::InputFile& file) {
   return length;
 }
 
-// What is wrong with a header's entry, with the tensor's name.
+// The error in a header's entry, with the tensor's name.
 [[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
   throw UserError(Place{path}, "tensor '{}' {}", text::one_line(name), what);
 }
@@ -313,7 +313,7 @@ void SafetensorsWriter::transpose(const std::string& name) {
   const at::Tensor written = at::empty({shape.at(1), shape.at(0)}, target.entry.dtype);
   file_.read_at(target.entry.offset, written.mutable_data_ptr(), written.nbytes());
   const at::Tensor turned = written.t().contiguous();
-  summed_ = std::min(summed_, target.entry.offset);  // a checksum of what is no longer there is none
+  summed_ = std::min(summed_, target.entry.offset);  // the checksum of the bytes rewritten below is outdated
   file_.write_at(target.entry.offset, turned.const_data_ptr(), turned.nbytes());
 }
 

@@ -39,7 +39,7 @@ bool is_seen(const std::filesystem::path& folder) {
   return false;
 }
 
-// What the other ranks must know of one rank's files, and rank 0 of what follows.
+// The facts about one rank's files that others need, and the lengths of its messages to rank 0.
 struct Written {
   std::uint64_t shard_bytes, shard_checksum;
   std::uint64_t own_bytes, own_checksum;  // of plugins' own values; 0: no file

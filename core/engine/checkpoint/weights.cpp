@@ -122,7 +122,7 @@ namespace {
 
 constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp32 travel at once
 
-// What a rank contributes: the counted range of each piece.
+// A rank's contribution: the counted range of each piece.
 struct Part {
   std::int64_t parameter;    // index in the name map
   std::int64_t tensor_rank;  // whose part of the parameter it lies in

@@ -18,7 +18,7 @@ std::string policy_is(const Facts& facts, StepPolicy policy) {
                   "step_policy is " + choice_name(STRATA_STEP_POLICIES, static_cast<int>(policy)));
 }
 
-// What a plugin answers of itself: "optimizer/lamb needs sums".
+// A property that a plugin reports: "optimizer/lamb needs sums".
 std::string answer(const Facts& facts, const PluginChoice RunConfig::*plugin, bool Answers::*answers, const char* text,
                    bool expected = true) {
   const bool found = facts.answers != nullptr && facts.answers->*answers == expected;

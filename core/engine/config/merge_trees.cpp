@@ -159,7 +159,7 @@ std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const
     const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
     return found ? found->name : plugin;
   } catch (const UserError&) {
-    return plugin;  // check_plugin says it with the place
+    return plugin;  // check_plugin reports it with the place
   }
 }
 

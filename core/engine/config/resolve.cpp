@@ -37,7 +37,7 @@ class Resolver {
  public:
   Resolver(const Node& tree, const PluginSource& plugins, RunConfig& run) : tree_(tree), plugins_(plugins), run_(run) {}
 
-  // Fills the key's field. What is `auto` is left to be derived; it gets its line by `list`.
+  // Fills the key's field. A value of `auto` is derived later; `list` adds its line.
   void read(const Key& key) {
     if (!key.kind.empty()) return choose(key);
     const std::string& path = key.option.name;
@@ -63,7 +63,7 @@ class Resolver {
     return {std::get<std::int64_t>(typed_option(*node, find_key(path)->option, path)), place};
   }
 
-  // A line of the listing: its origin is where the config says it, or how it was derived.
+  // A line of the listing: its origin is the place in the config, or the rule that derived it.
   void list(const std::string& path, const OptionValue& value, const std::string& derived_from = "") {
     const Node* node = find(tree_, path);
     run_.listing.push_back({path, value, derived_from.empty() && node != nullptr ? node->origin : derived_from});
@@ -148,7 +148,7 @@ void check_data(const Node& tree, const RunConfig& run) {
     throw UserError(find(tree, "data.path")->place, "data.path is empty; give the path of a token file");
 }
 
-// What `section`, or where it leaves that open data, says of documents. Lists what the samples depend on.
+// The documents of `section`, by default data's. Lists the keys that samples depend on.
 std::optional<std::int64_t> document_end_of(const std::string& section, Resolver& resolver, const Node& tree) {
   const std::string path = section + ".documents";
   const Node* given = find(tree, path);
@@ -176,7 +176,7 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   if (!validation.data.path.empty()) validation.data.document_end = document_end_of("validation", resolver, tree);
 }
 
-// The keys that a choice of homes would set, where the config says them itself.
+// The keys that a choice of homes would set and that the config sets itself.
 std::vector<std::string> given_of_offload(const Node& tree) {
   std::vector<std::string> given;
   for (const char* const key : {"offload.parameters.plugin", "offload.optimizer.plugin", "offload.activations.plugin",

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 // How long this process waits for name servers before it has a deadline of the run.
 constexpr std::chrono::seconds name_server{10};
 
-// What a thread of its own finds: getaddrinfo() has no deadline, and is left behind when it is late.
+// The result of a separate thread: getaddrinfo() has no deadline, and is abandoned when it is late.
 struct Resolution {
   std::mutex mutex;
   std::condition_variable done;

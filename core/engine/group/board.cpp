@@ -315,7 +315,7 @@ void Board::look(Clock::time_point now) {
   tell_of_long_wait(ranks);
 }
 
-// A long computation does not end the run, but a warning tells the user what the run waits for: after the timeout, and
+// A long computation does not end the run, but a warning names what the run waits for: after the timeout, and
 // earlier where a single instruction takes long. A wait is reported again each time that it has doubled.
 void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
   const double waited_s = ranks[static_cast<std::size_t>(rank_)].unchanged_s;
@@ -332,7 +332,7 @@ void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
                computed_s);
 }
 
-// The first of the ranks that have come tells of those that have not.
+// The first rank that has come reports those that have not.
 void Board::tell_of_absent(const std::vector<Observed>& ranks, double waited_s) {
   std::vector<int> absent;
   for (int rank = 0; rank < ranks_; ++rank) {

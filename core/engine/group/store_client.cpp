@@ -19,7 +19,7 @@ constexpr milliseconds longest_attempt{5000};  // longest wait for one answer, b
 constexpr milliseconds between_attempts{50};   // two attempts
 constexpr milliseconds refused_for{2000};      // refused for this long, the server has ended
 constexpr milliseconds longest_greeting_at_start{
-    10'000};                                // a server that says nothing for this long at the start is another program
+    10'000};                                // a server that is silent for this long at the start is another program
 constexpr milliseconds first_word{10'000};  // when a long start is reported
 constexpr milliseconds longest_look{50};    // of wait(), between two looks
 

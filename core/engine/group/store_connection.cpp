@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds slice{100};                // how soon close() is noticed
 constexpr std::uint64_t longest_value = 1 << 30;  // of a sane answer
 
-// What a stranger sent first, for a message: printable characters up to the end of a line.
+// The first text of another program, for a message: printable characters up to the end of a line.
 std::string first_line_of(const std::string& bytes) {
   std::string text;
   for (const char byte : bytes.substr(0, bytes.find_first_of("\r\n"))) text += byte >= ' ' && byte <= '~' ? byte : '?';

@@ -24,7 +24,7 @@ namespace strata::runtime {
 namespace {
 
 constexpr std::int64_t impossible = std::numeric_limits<std::int64_t>::max();  // nanoseconds, or bytes
-// What offload.read_ahead and offload.update_elements are divided by, the less memory there is.
+// The divisors of offload.read_ahead and offload.update_elements, larger for less memory.
 constexpr std::array<int, 4> staging_divisors{1, 4, 16, 64};
 
 // The computations of a step, in order: layer and micro-batch, negative for a backward. Nothing where the order has
@@ -163,7 +163,7 @@ class Search {
   int stages() const { return static_cast<int>(config_.parallel.size(Axis::Pipeline)); }
   int first_rank_of(int stage) const { return place_.world_size / stages() * stage; }
 
-  // Of the stages' first ranks, which hold what is left over in divisions; so all ranks come to the same.
+  // Of the stages' first ranks, which hold the remainders of divisions; so all ranks choose the same.
   Needed needed(const MemoryPlacement& placement) const {
     const config::RunConfig config = placed(placement);
     Needed most{0, 0};
@@ -204,7 +204,7 @@ class Search {
       if (times[i] != impossible) candidates.push_back({placements[i], times[i]});
     looked_at_ += candidates.size();
     if (candidates.empty()) return {};
-    // What differs by less than a hundredth is equal, and the first, with the most on the device, is as good.
+    // Times within a hundredth are equal; then the first, with the most on the device, is chosen.
     const std::int64_t least = std::ranges::min(candidates, {}, &Candidate::nanoseconds).nanoseconds;
     const std::int64_t grain = std::max<std::int64_t>(least / 100, 1);
     std::ranges::stable_sort(candidates, {}, [&](const Candidate& one) { return one.nanoseconds / grain; });

@@ -17,7 +17,7 @@ std::string model_config(const config::RunConfig& config) {
 
 namespace {
 
-// What `ask` finds in the config's model, with the sizes that its config.json may give.
+// The result of `ask` for the config's model, with the sizes of its config.json if any.
 std::int64_t of_model(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
                       const std::string& config_json, const std::function<std::int64_t(const Model& model)>& ask) {
   const config::PluginChoice& choice = config.model.plugin;

@@ -11,7 +11,7 @@
 namespace strata::plugin_host {
 namespace {
 
-// Whether libtorch says that an operator needs values, which tensors on meta do not have.
+// Whether libtorch's error is about an operator that needs values, which meta tensors do not have.
 bool needs_values(const std::string& text) {
   for (const char* sign : {"meta tensor", "Meta tensor", "on Meta", "'Meta' backend", "Meta kernel", "fake impl"})
     if (text.find(sign) != std::string::npos) return true;

@@ -30,7 +30,7 @@ std::vector<std::vector<Action>> cut(const std::vector<std::vector<Action>>& sta
 using Parts = std::array<Program, 2>;
 
 // Runs passes 1 and 2 for every stage, checks the programs together and returns that of `stage`. The first part has the
-// first `ahead` actions of each stage, and the transfers of what they compute.
+// first `ahead` actions of each stage, and the transfers of their results.
 Parts lower_to_communication(const ComputeOrders& orders, const Placement& placement,
                              const std::vector<bool>& recompute, int stage, const std::vector<std::size_t>& ahead) {
   const int chunks = static_cast<int>(placement.stage_of_chunk.size());
@@ -57,7 +57,7 @@ Parts lower_to_communication(const ComputeOrders& orders, const Placement& place
   return parts;
 }
 
-// What the first part, and then the rest, needs of parameters. Nothing stays gathered from one to the other: the
+// The parameters for the first part, and then for the rest. Nothing stays gathered from one to the other: the
 // previous step may continue in between.
 Program join(const Parts& parts, const ParameterUse& use, const Lookahead& lookahead) {
   Program program = add_residency(parts[0], use, lookahead);
@@ -79,7 +79,7 @@ void check_layers_per_chunk(const PipelineShape& shape, int layers) {
       given.size(), sum, shape.chunks(), shape.stages, shape.chunks_per_stage, layers);
 }
 
-// Throws UserError if the scheduler cuts in another way than the config says.
+// Throws UserError if the scheduler's cut differs from the config's.
 void check_follows(const std::string& scheduler, const Placement& placement, const PipelineShape& shape) {
   if (shape.layers_per_chunk.empty()) return;
   for (std::size_t chunk = 0; chunk < placement.layers_of_chunk.size(); ++chunk) {

@@ -39,7 +39,7 @@ class TiersCheck : ProgramCheck {
     found->second = until_later ? Stand::Used : Stand::Here;
   }
 
-  // What is used at home is there, and not on its way.
+  // Buffers used at home are there, and not being moved.
   void rests(const Moved& buffer) const {
     require(!buffers_.contains(buffer),
             "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is not there");

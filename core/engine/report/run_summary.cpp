@@ -55,7 +55,7 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
   return json;
 }
 
-// What a step, or a run, waited for collectives of the tensor group; null where there is none.
+// The wait of a step, or a run, for collectives of the tensor group; null without one.
 nlohmann::json tensor_json(const runtime::TensorTimes& times) {
   if (times.alone_bytes + times.beside_bytes == 0) return nullptr;
   const std::optional<double> hidden = times.hidden();

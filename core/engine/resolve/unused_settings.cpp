@@ -8,7 +8,7 @@ namespace strata::runtime {
 
 namespace {
 
-// The keys that `strata` commands alone honour, and what a program does in their place.
+// The keys that `strata` commands alone honour, and the alternatives in a program.
 struct OfCommands {
   const char* key;
   const char* instead;

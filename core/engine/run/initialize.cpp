@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* program_model = "program";  // what errors and `config show` call a model that the program brings
 
-// What a config may not say when the program brings the model.
+// Keys that a config may not have when the program makes the model.
 void check_no_model(const std::vector<config::Node>& trees) {
   for (const config::Node& tree : trees) {
     const config::Node* section = config::find(tree, "model");

@@ -1,4 +1,4 @@
-// A run's opening, and what it does between steps.
+// A run's opening, and its work between steps.
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 

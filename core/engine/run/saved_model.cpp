@@ -22,7 +22,7 @@ bool gives(const config::PluginChoice& model, const std::string& option) {
   return std::ranges::find(model.given, option) != model.given.end();
 }
 
-// The model's options of the saved run. What it did not save, an option that came later, has its default.
+// The model's options of the saved run. An unsaved option, of a later version, has its default.
 OptionValues saved_options(const TrainingCheckpoint& saved, const config::PluginChoice& model,
                            plugin_host::PluginRegistry& registry) {
   const std::vector<OptionSpec>& specs = registry.find(PluginKind::Model, model.plugin).manifest.options;

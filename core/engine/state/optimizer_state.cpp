@@ -204,7 +204,7 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
       lengths[{state.name, state.dtype}] += state.elements(entry.piece.info);
     }
   }
-  std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and what of it is taken
+  std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and the number of elements in use
   for (const auto& [key, length] : lengths) {
     buffers[key].first = make(key.first, length, key.second);
     save_too(key.first, {buffers[key].first, 0, length});

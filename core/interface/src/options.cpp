@@ -172,7 +172,7 @@ OptionValue parse_option(const OptionSpec& spec, string_view text) {
 
 namespace {
 
-// What is wrong with a spec whose texts are all filled in, or "".
+// The error in a spec whose texts are all filled in, or "".
 std::string problem_of(const OptionSpec& spec) {
   const std::string& type = spec.type;
   const bool is_list = type == "integers" || type == "numbers";

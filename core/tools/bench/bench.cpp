@@ -20,7 +20,7 @@ using cli::ChosenPlugin;
 
 constexpr std::int64_t kibi = 1024, mebi = 1024 * kibi;
 
-// What --size means for a kind.
+// The meaning of --size for a kind.
 struct KindSizes {
   std::string meaning;
   Sizes usual;  // one that fits in the caches and one that does not

@@ -37,7 +37,7 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     const PipelineShape shape{stages, chunks, static_cast<int>(size)};
     const runtime::StepPlan plan = runtime::plan_step(name, scheduler, shape, layers);
     const runtime::Timeline timeline = runtime::simulate(plan.orders, plan.placement, times_of(plan.shape));
-    // What a stage's layers take, and how long the last one waits for the first micro-batch's first chunks.
+    // The time of a stage's layers, and of the last stage's wait for the first micro-batch's first chunks.
     const double waiting = static_cast<double>((stages - 1) * layers_a_stage * layer_cost.forward_time) / chunks;
     const auto working = static_cast<double>(
         size * layers_a_stage *

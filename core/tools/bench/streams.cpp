@@ -73,7 +73,7 @@ STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool section
   for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at].change(change);
 }
 
-// What change_together walks: arrays that are read and written, and one that is only read or none. All of them at the
+// The arrays of change_together: those that are read and written, and one that is only read or none. All of them at the
 // same line.
 struct Together {
   std::array<float*, most_together> changed{};

@@ -70,7 +70,7 @@ void refuse_meaningless_values(const CLI::App& app) {
   }
 }
 
-// What is wrong with a command line, without the largest number of a type as the end of a range.
+// The error in a command line, without the largest number of a type as the end of a range.
 std::string failure_text(const CLI::App*, const CLI::Error& error) {
   std::string text = error.what();
   const std::size_t largest = text.find(" to 1797693134862315");

@@ -225,7 +225,7 @@ bool breaks_promise(const ComparedVariant& variant, const ComparedVariant& basel
 
 double growth_of_memory(const ComparedVariant& variant) {
   constexpr std::size_t parts = 4, filling = 50, shortest = 10;  // steps
-  constexpr double least = 64 << 10;                             // bytes a step; less is what allocators do
+  constexpr double least = 64 << 10;                             // bytes a step; less is due to allocators
   const std::size_t steps = variant.resident.size();
   if (steps < filling + parts * shortest) return 0.0;
   const std::size_t length = (steps - filling) / parts;

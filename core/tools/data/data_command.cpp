@@ -63,7 +63,7 @@ std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string&
       const bool known = plugin_host::plugin_call(full_name(found->manifest), "recognizes()",
                                                   [&] { return plugin->recognizes(path); });
       if (known) names.push_back(found->manifest.name);
-    } catch (const UserError&) {  // a file that is not there: opening it says so
+    } catch (const UserError&) {  // a missing file: opening it reports that
     }
     plugin->shutdown();
   }
@@ -190,8 +190,8 @@ std::string printable(const std::string& bytes) {
   return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// What tokens say, as a part of a line: their text, or without a tokenizer the bytes that they are; empty when one is
-// no byte.
+// The text of tokens, as a part of a line, or without a tokenizer their bytes; empty when one is
+// not a byte.
 std::string text_of(const std::vector<std::int64_t>& tokens, const tokenizer::Tokenizer* tokenizer) {
   if (tokenizer) return "  as text: " + printable(tokenizer->decode(ids_of(tokens)));
   std::string bytes;

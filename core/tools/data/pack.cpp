@@ -79,7 +79,7 @@ class Packer {
   }
 
   void pack_jsonl(const InputFile& file) {
-    std::string rest;  // what was read and is no whole line yet
+    std::string rest;  // the bytes read of an unfinished line
     std::int64_t number = 1;
     for (std::uint64_t at = 0; at < file.size();) {
       const std::size_t before = rest.size();

@@ -1,4 +1,4 @@
-// What a ds_config leaves "auto" and only the model or the free memory answers.
+// The "auto" values of a ds_config that depend on the model or the free memory.
 #include <strata/error.hpp>
 
 #include <algorithm>

@@ -19,7 +19,7 @@ bool any_switch_on(const Node& node, const std::string& name) {
   });
 }
 
-// The device that the defaults and the settings choose: a ds_config says nothing of it.
+// The device that the defaults and the settings choose: a ds_config has no key for it.
 std::string chosen_device(const std::vector<Node>& trees, const PluginSource& plugins) {
   std::vector<Node> others{trees.front()};
   if (trees.size() > 2) others.push_back(trees[2]);

@@ -228,7 +228,7 @@ void RankProcess::abandon() {
   if (!ended_) ended_ = left_ = true;
 }
 
-// waitid() tells of a process only when its last thread has ended. Its main thread has already: the kernel shows that,
+// waitid() reports a process only when its last thread has ended. Its main thread has already: the kernel shows that,
 // and the exit status.
 bool RankProcess::ended_but_for_the_kernel() {
   const auto now = std::chrono::steady_clock::now();

@@ -23,7 +23,7 @@ namespace {
 
 using namespace strata::sample;
 
-// What a rank needs to begin.
+// The inputs of a rank.
 struct Prepared {
   WrittenTokens written;
   std::vector<std::int64_t> prompt;
@@ -42,7 +42,7 @@ std::vector<std::int64_t> read_prompt(const SampleArguments& arguments, const Wr
   return tokens;
 }
 
-// The config of a run that computes no more than it must: one sample, of the prompt and what is made of it. Of a text
+// The config of a run that computes no more than it must: one sample, of the prompt and its continuation. Of a text
 // that is longer than model.seq_len the model sees the last tokens.
 Prepared prepare(const SampleArguments& arguments, const config::World& world) {
   WrittenTokens written = written_by(arguments);
@@ -92,7 +92,7 @@ void check_prompt(const Prepared& prepared, std::int64_t vocabulary) {
                             ": give the --tokenizer that its tokens were made with");
 }
 
-// What is said of a text: as it comes, or all at the end.
+// The output of a text: as it comes, or all at the end.
 class Output {
  public:
   Output(const SampleArguments& arguments, const Prepared& prepared, std::ostream& out)
@@ -135,7 +135,7 @@ class Output {
   bool begun_ = false;
 };
 
-// What all ranks must have been asked alike.
+// The arguments that must agree on all ranks.
 std::string asked(const SampleArguments& arguments, const Prepared& prepared) {
   const Choice& choice = arguments.choice;
   const nlohmann::json all{prepared.prompt, arguments.tokens, choice.temperature,     choice.top_p,

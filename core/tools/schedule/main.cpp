@@ -56,7 +56,7 @@ int show_run(const ShowArguments& arguments) {
   return show_schedules_of_run(schedules, !times.empty(), arguments.format, std::cout);
 }
 
-// Of all --set, which name options of schedulers as a config does, those of this one. What is taken is marked.
+// Of all --set, which name options of schedulers as a config does, those of this one. Used ones are marked.
 OptionTexts options_of_scheduler(const std::string& name, const OptionTexts& settings, std::vector<bool>& taken) {
   OptionTexts options;
   const std::string prefix = "scheduler." + name + ".";

@@ -192,7 +192,7 @@ Definition::Decoder read_decoder(const Value& decoder) {
   return read_decoder(parts.front());
 }
 
-// transformers switches both off unless a call asks for them: cut or filled documents are no training data.
+// transformers applies both only on request: cut or filled documents are not training data.
 void read_lengths(const Value& file, Definition& result) {
   for (const char* name : {"truncation", "padding"}) {
     if (file[name].is_null()) continue;

@@ -63,7 +63,7 @@ std::size_t end_of_piece(const WordStep& step, std::string_view text, std::size_
 }
 
 bool always_between_words(const std::vector<WordStep>& steps, char32_t before, char32_t behind) {
-  // Digits look at two neighbours only, and a prefix is put in front of what does not begin with a space.
+  // Digits look at two neighbours only, and a prefix is put in front of a text that does not begin with a space.
   return std::ranges::all_of(steps, [&](const WordStep& step) {
     if (step.kind == WordStep::Kind::Words) return always_between_words(step.pattern, before, behind);
     return step.kind != WordStep::Kind::PrefixSpace || behind == U' ';

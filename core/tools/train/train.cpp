@@ -47,7 +47,7 @@ bool logs_config(const RunArguments& arguments) {
   return !arguments.quiet_config && arguments.report.progress;
 }
 
-// What all ranks must have been asked alike, as parts that end with semicolons: what they do together. Not --summary
+// The arguments that must agree on all ranks, as parts that end with semicolons. Not --summary
 // and --quiet, which are rank 0's alone.
 std::string asked(const RunArguments& arguments) {
   const report::ReportSettings& report = arguments.report;
@@ -62,7 +62,7 @@ std::string asked(const RunArguments& arguments) {
          (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
 }
 
-// What every rank would find wrong, said once. Homes that are left open are not looked at.
+// Errors that every rank would find, reported once. Homes left open are not checked.
 void check_before_ranks(const runtime::ResolvedRun& run) {
   config::RunConfig config = run.config;
   if (!std::exchange(config.offload.automatic, false)) runtime::check_device_budget(config, *run.registry);

@@ -24,7 +24,7 @@ void add_plugins(const config::RunConfig& config, std::vector<Change>& changes) 
   for (const config::PluginChoice* choice : {&config.partitioner, &config.scheduler}) {
     Settings settings{default_plugin(choice->slot)};
     if (settings.front() == choice->slot + ".plugin=" + choice->name) continue;
-    // What the default may not be able to do.
+    // Settings that the default plugin may not support.
     if (choice == &config.partitioner)
       settings.insert(settings.end(), {"offload.parameters.plugin=none", "offload.parameters_ratio=1"});
     if (choice == &config.scheduler) settings.push_back("parallel.chunks=auto");

@@ -30,7 +30,7 @@ constexpr const char* device = "cpu";
 // 1e-3. An update that is missing on a rank changes gradients by thousands of bounds here, and with SGD by ten.
 constexpr const char* learning_rate = "3e-5";
 
-// What a person may set otherwise: sizes of the model, micro-batches, places of offloaded state.
+// Settings that a user may change: sizes of the model, micro-batches, places of offloaded state.
 bool is_left_to_user(const std::string& key) {
   return key.starts_with("model.") || key.starts_with("offload.") || key == "train.accumulation";
 }
@@ -294,7 +294,7 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
   const bool own_way = has_own_way(small);
   if (own_way) parts = config.train.accumulation;
   run.ranks = own_way ? static_cast<int>(config.parallel.size(Axis::Pipeline)) : 1;
-  // What it does without; equal settings for equal plain runs.
+  // The features left out; equal settings for equal plain runs.
   std::erase_if(run.settings, [&](const std::string& one) {
     const auto is_of = [&](const char* section) { return one.starts_with(section); };
     return is_of("partitioner") || is_of("offload.") || is_of("activations.") ||

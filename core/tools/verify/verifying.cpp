@@ -106,7 +106,7 @@ class Verifying {
     return settings;
   }
 
-  // Until one is wrong: that, made simpler, is what is found then.
+  // Until one is wrong; that one, simplified, is reported.
   void try_near(const CheckedRun& small, const std::optional<CheckedRun>& exact, const Search& search,
                 std::chrono::steady_clock::time_point begin, Findings& findings) {
     const auto over = [&] {

@@ -50,7 +50,7 @@ class Nanogpt final : public DataSource {
       return tokens;
     });
     auto set = std::make_unique<toolbox::TokenFiles>(std::move(files), masks());
-    // What another program wrote shows in its first bytes; the rest is checked as it is read.
+    // The first bytes reveal files of other formats; the rest is checked as it is read.
     std::vector<std::uint8_t> first(static_cast<std::size_t>(std::min<std::int64_t>(set->token_count(), 1 << 16)));
     if (set->has_mask()) set->copy_mask(0, std::ssize(first), first.data());
     return set;

@@ -24,7 +24,7 @@ std::optional<std::size_t> number_in(const std::string& path) {
   return std::nullopt;  // no such file, or "max"
 }
 
-// What the memory limits of the process's control group (version 2) and of those above it leave. File pages count as
+// The memory left by the limits of the process's control group (version 2) and of those above it. File pages count as
 // used there although the kernel gives them up: they are added back.
 std::size_t left_by_control_group(const std::string& root) {
   std::size_t left = std::numeric_limits<std::size_t>::max();

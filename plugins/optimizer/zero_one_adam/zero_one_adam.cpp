@@ -15,10 +15,10 @@
 // local_step_scaler updates, up to local_step_clipper. Errors of signs begin with zeros after var_freeze_step, where
 // they are of something else. Other than in DeepSpeed an element whose v is 0 has no m, and only the decay moves it.
 //
-// [Note: between two exchanges] x is what evaluations, exports and checkpoints take: the weights of the last exchange,
+// [Note: between two exchanges] evaluations, exports and checkpoints use x: the weights of the last exchange,
 // equal on all ranks. m, u and errors are each rank's own. A checkpoint has them of every rank, and a run on the same
 // ranks resumes bit by bit. On others, each element's m and u are those of the rank that wrote the element's x, and
-// errors are zeros: a line says so.
+// errors are zeros, which is logged.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -194,7 +194,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
     }
   }
 
-  // All ranks come to the same m, v and x.
+  // All ranks get the same m, v and x.
   void common_step(std::span<Piece* const> pieces, const StepScalars& scalars) {
     const bool variance = updates_variance(scalars.updates + 1);
     std::vector<toolbox::Exchanged> gradients;

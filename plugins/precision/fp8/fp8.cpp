@@ -108,7 +108,7 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
   }
 
  private:
-  // [Note: rounded twice] What is rounded by a scale is a number of the format times that scale, and rounding may have
+  // [Note: rounded twice] A value rounded by a scale is a number of the format times that scale, and rounding may have
   // made the largest smaller, but not to half of it. Its own scale is then the same, or twice as large: by that it is
   // a number of the format too, and rounding leaves it as it is.
   bool is_rounded(const ParameterInfo& weight, Operand operand) const {

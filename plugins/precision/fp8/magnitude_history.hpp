@@ -45,7 +45,7 @@ class MagnitudeHistory {
 
   std::size_t steps_;
   std::map<std::string, std::size_t> first_;  // by weight: where its three operands begin in what follows
-  std::vector<std::vector<float>> history_;   // the newest last; a magnitude of 0 says nothing and is left out
+  std::vector<std::vector<float>> history_;   // the newest last; magnitudes of 0 are left out
   at::Tensor maxima_, scales_;
 };
 

@@ -195,7 +195,7 @@ class Course {
     require(refused || read == of.ids, what + ", gives wrong tokens; it must throw an EnvironmentError");
   }
 
-  // What is no data of the plugin.
+  // Files that are not the plugin's data.
   void read_others() const {
     const WrittenFiles none(plugin_);
     std::string text;

@@ -21,7 +21,7 @@ struct Element {
   double second = 0.0;  // exp_avg_sq
 };
 
-// What an element becomes in fp64, and how far from it fp32 may be.
+// An element's new value in fp64, and the bound for fp32's difference.
 struct Step {
   Element value;
   Element bound;
@@ -86,7 +86,7 @@ std::string state_names(const Optimizer& optimizer) {
   return text;
 }
 
-// The formulas that this plugin with these options may follow; empty: the kit knows none.
+// The formulas that this plugin with these options may follow; empty: none is known.
 std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options, const std::string& state) {
   const OptionValues values = subject.library().values(options);
   const auto number = [&](const char* name, double otherwise) {

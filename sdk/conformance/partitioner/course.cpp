@@ -40,7 +40,7 @@ FlatParameterInfo draw_flat(Draws& draws, int id, std::int64_t most, const DType
   return info;
 }
 
-// What the steps of a course are like.
+// Properties of the steps of a course.
 struct Step {
   bool trains = true;
   int micro_batches = 1;
@@ -308,7 +308,7 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
 void draw_course(Draws& draws, const Lookahead& lookahead, PartitionWorld& world) {
   Course course(lookahead, world);
   course.begin(draws.chance(4));
-  // What a run computes is bounded, so that every one takes less than a second.
+  // Bounds the computation of a run, so that every one takes less than a second.
   std::int64_t elements = 0;
   for (const FlatParameterInfo& info : world.infos) elements += info.elements;
   const std::int64_t most = std::clamp<std::int64_t>(3'000'000 / (elements * world.ranks.size()), 1, 60);

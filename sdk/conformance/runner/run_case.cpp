@@ -39,7 +39,7 @@ std::string end_of(int file, off_t limit) {
   return text;
 }
 
-// libtorch's errors carry a stack trace behind their text; it says nothing about the plugin.
+// libtorch's errors carry a stack trace behind their text; it is not about the plugin.
 std::string text_of(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find("\nException raised from"));

@@ -16,7 +16,7 @@
 
 namespace strata::fakes {
 
-// What is known of the order of work on one device.
+// The known order of work on one device.
 class StreamOrder {
  public:
   static constexpr const char* host = "the host";
@@ -151,7 +151,7 @@ std::string name_of(StreamKind stream) {
   return StreamOrder::name_of(stream);
 }
 
-// An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
+// An operator that makes a tensor of another's shape, or reports about it, without reading its elements.
 bool ignores_elements(const std::string& name) {
   static const std::set<std::string> names{
       "aten::empty",     "aten::empty_strided",     "aten::empty_like",   "aten::zeros_like", "aten::ones_like",
@@ -165,7 +165,7 @@ bool ignores_elements(const std::string& name) {
 thread_local std::shared_ptr<StreamOrder> order_here;
 thread_local int unobserved = 0;
 
-// What a fake group does with data is no work of the device.
+// Data of a fake group are not moved by the device.
 class Unobserved {
  public:
   Unobserved() { ++unobserved; }

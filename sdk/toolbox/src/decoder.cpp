@@ -28,7 +28,7 @@ using Shape = std::shared_ptr<const DecoderShape>;
 // Which of a layer's draws: no two use the same random bits.
 enum Draw : std::int64_t { EmbeddingDraw, AttentionDraw, AttentionOutputDraw, MlpDraw };
 
-// A layer's parameters, and what they are, taken one after the other in their order.
+// A layer's parameters and their roles, taken one after the other in their order.
 class DecoderLayer : public Layer {
  public:
   DecoderLayer(Shape shape, ModelContext& context, std::vector<ParameterInfo> infos)

@@ -83,7 +83,7 @@ void SignExchange::mean(std::vector<Exchanged>& all, const StepScalars& scalars)
   const auto errors_of = [&](const Exchanged& one) -> Errors& {
     return errors_.at(std::pair(one.piece->parameter, one.piece->begin));
   };
-  // What the signs and the scale of `x` lose of it.
+  // The error of `x` as signs and a scale.
   const auto loss = [](const at::Tensor& x, const at::Tensor& scale, const at::Tensor& counts) {
     return x.sub(x.ge(0).to(at::kFloat).mul(2.0).sub(1.0).mul(scale)).mul(counts);
   };

@@ -21,7 +21,7 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t most_inner = 256, most_rows = 256, most_columns = 1024;  // of what is in fp32 at a time
+constexpr std::int64_t most_inner = 256, most_rows = 256, most_columns = 1024;  // in fp32 at a time
 constexpr int tile_vectors = 3, widest_vector = 16;                             // in a row of a tile; numbers
 
 struct Stored {
@@ -107,7 +107,7 @@ STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, st
                               Width);
 }
 
-// What is multiplied: both matrices as pack() leaves them. The sums begin with `start`.
+// The operands: both matrices in the form of pack(). The sums begin with `start`.
 struct Tile {
   const float* left = nullptr;
   const float* right = nullptr;
