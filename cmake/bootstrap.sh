@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings what this machine lacks to run, build, test or compare Strata; see usage below. Safe to run again at any time. An installed
+# Installs the missing packages to run, build, test or compare Strata; see usage below. Safe to run again at any time. An installed
 # Strata has it as libexec/strata/bootstrap.sh, for --for run.
 set -euo pipefail
 
@@ -184,7 +184,7 @@ run_pip() {
   return $status
 }
 
-# Unpacked beside its place and moved there last: what an interrupted run leaves never looks complete.
+# Unpacked next to its place and moved there last: leftovers of an interrupted run never look complete.
 unpack_torch() {
   [ "$(uname -m)" = x86_64 ] || die "libtorch is installed for x86_64 only, and this is $(uname -m); set STRATA_TORCH_DIR to a libtorch $torch_version of your own"
   need_space "$cache" 2500

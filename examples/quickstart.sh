@@ -40,7 +40,7 @@ $strata train $config --nproc 2 --set data.path=$run/train.bin --set train.steps
   --set data.order=shuffled --set train.log_every=100 \
   --set checkpoint.path=$run/checkpoints --metrics $run/metrics.jsonl --summary $run/summary.json
 
-# The unigram entropy of the data is the loss of a model that knows the tokens' frequencies and nothing else.
+# The unigram entropy of the data is the loss of a model of the tokens' frequencies alone.
 $strata data info $run/train.bin --seq-len 128 --format json >$run/data.json
 python3 - $run/data.json $run/summary.json <<'END'
 import json, sys

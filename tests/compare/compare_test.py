@@ -1,4 +1,4 @@
-"""`strata compare`: what it says of equal and of unequal things.
+"""`strata compare`: its verdicts on equal and unequal runs.
 
 The plugins of planted/, built against the installed tree, are compared on 2 ranks: a run with itself has equal bits; one lost gradient
 element is reported with its parameter and step; every format holds what is to stand in it; wrong uses are refused. With --full also

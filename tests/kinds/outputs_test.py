@@ -1,5 +1,5 @@
-"""What is written at the end is tried at the start: every output of every command, as the help and the config reference list them, in every way
-in which it cannot be written. The command ends before its work begins, in one sentence that names the path, and no file of the user's changes."""
+"""Outputs written at the end are tried at the start: every output of every command, as the help and the config reference list them, in every
+way in which it cannot be written. The command ends before its work begins, in one sentence that names the path, and no file of the user's changes."""
 import hashlib
 import json
 import os

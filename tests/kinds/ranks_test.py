@@ -1,5 +1,5 @@
-"""What must be equal on all ranks is compared: every key whose path may differ from host to host, every option of `strata train`, the engine's
-files, the checkpoint that a run goes on from. One rank is given another one, and both end before the first step with a sentence that names
+"""Settings that must agree on all ranks are compared: every key whose path may differ from host to host, every option of `strata train`, the
+engine's files, the checkpoint that a run goes on from. One rank is given another one, and both end before the first step with a sentence that names
 the file and the ranks; or the option is free, by name and for a reason."""
 import json
 import os

@@ -1,5 +1,5 @@
-"""What the machine lacks is told as such: standard streams that are closed, a full disk, no threads, no memory, a folder that is gone. Nothing
-but a mistake in the code is an "internal error", and no command prints the inner words of a library."""
+"""Lacking resources of the machine are reported as such: standard streams that are closed, a full disk, no threads, no memory, a folder that is
+gone. Nothing but a mistake in the code is an "internal error", and no command prints the inner words of a library."""
 import errno
 import itertools
 import json
@@ -91,7 +91,7 @@ def test_closed_streams(shell, tmp_path, command, streams):
         assert path.is_dir() or b"tokens/s" not in path.read_bytes(), f"{path} holds what was printed"
 
 
-# --- what the machine lacks ------------------------------------------------------------------------------------------------------------
+# --- lacking resources ----------------------------------------------------------------------------------------------------------------
 
 def limit(name, value):
     return lambda: resource.setrlimit(name, (value, value))

@@ -1,4 +1,4 @@
-"""What can be combined: the axes, made from the registry, and the rules by which a combination is refused: the conflicts that
+"""The possible combinations: the axes, made from the registry, and the rules by which a combination is refused: the conflicts that
 `strata config conflicts` lists, and what single plugins refuse. Which features a plugin has, the program says; a combination has those of its
 choices, and those that FEATURES finds in it. frozen_test.py keeps both from changing unseen."""
 import collections

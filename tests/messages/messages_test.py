@@ -1,4 +1,4 @@
-"""What `strata` says of a wrong command line, a machine that is too small, a run that is killed: who reads it knows what to do."""
+"""Messages about a wrong command line, a machine that is too small, a run that is killed: each names the remedy."""
 import json
 import os
 import re

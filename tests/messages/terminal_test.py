@@ -1,4 +1,4 @@
-"""What `strata` writes on a terminal."""
+"""Output of `strata` on a terminal."""
 import re
 
 import pytest

@@ -1,4 +1,4 @@
-"""`strata verify`: right runs are equal, and planted defects are found, each by a sentence that says where.
+"""`strata verify`: right runs are equal, and planted defects are found, each by a sentence that names the place.
 
 The plants are a model that tensor-parallel ranks share, a partitioner and an optimizer (planted/). Every one of them is right on one
 rank, or in one micro-batch, and trains. The list has those of Megatron-LM's issue 7452: norms of slices of the sequence that are not
