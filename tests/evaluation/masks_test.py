@@ -123,7 +123,7 @@ def test_a_resume_keeps_the_mask(masks):
     (list(b"1" * TOKENS), ["byte 0 is 49"]),
     ([], ["is empty"]),
 ], ids=["too short", "another number", "text", "empty"])
-def test_what_is_no_mask(masks, values, words):
+def test_invalid_masks(masks, values, words):
     check_refused(masks.run([masks.mask(values, "wrong")]), "wrong.u8", *words)
 
 

@@ -108,7 +108,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(diverging, poisoned, re
         assert name in lines[0] or name.replace("gpt_neox", "gpt") in lines[0], told(done)
 
 
-def test_a_checkpoint_tells_what_is_not_finite(diverging, poisoned):
+def test_a_checkpoint_names_values_that_are_not_finite(diverging, poisoned):
     info = diverging.info(poisoned[2])
     assert not info["finite"] and info["not_finite"], info
     shown = diverging.strata("checkpoint", "info", poisoned[2])

@@ -196,7 +196,7 @@ READ = ["config.json", "tokens.bin", "validation.bin", "init/config.json", "init
 
 
 @pytest.mark.parametrize("command, name", [member for member, (kind, _) in CALLS.items() if kind == "file" and member[0] not in SLOW])
-def test_what_is_read_is_not_overwritten(outputs, command, name):
+def test_inputs_are_not_overwritten(outputs, command, name):
     """By its path, a link to it, and another name of it; with --resume too."""
     for number, read in enumerate(READ):
         place = outputs.place()

@@ -60,7 +60,7 @@ def sampling(engine):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_it_goes_on_as_it_learned(sampling, layout):
+def test_the_text_continues_as_learned(sampling, layout):
     ranks, settings = LAYOUTS[layout]
     prompt, text = LEARNED[:10], (2 * LEARNED)[10:100]
     made = sampling.sample("--prompt", prompt, "--tokens", len(text.encode()), "--temperature", 0, ranks=ranks, settings=settings)
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_text(sampling, layout):
         assert (3 * LEARNED)[LEARNED.index(" jumps"):].encode().startswith(bytes(sampling.sample(*words, "--top-k", 1)["tokens"]))
 
 
-def test_an_export_says_the_same_as_the_checkpoint(sampling):
+def test_an_export_writes_the_checkpoints_text(sampling):
     words = ["--prompt", "lazy", "--tokens", 30]
     assert sampling.sample(*words) == sampling.sample(*words, weights=["--init", pathlib.Path(sampling.engine.work) / "learned export"])
 
