@@ -25,7 +25,7 @@ std::int64_t Places::take(std::int64_t bytes) {
 }
 
 void Places::give_back(std::int64_t begin) {
-  if (taken_.erase(begin) == 0) throw Bug("a place that nobody has taken is given back");
+  if (taken_.erase(begin) == 0) throw Bug("releasing a place that is not taken");
 }
 
 std::int64_t Places::taken() const {

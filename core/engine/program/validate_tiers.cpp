@@ -42,7 +42,7 @@ class TiersCheck : ProgramCheck {
   // Buffers used at home are there, and not being moved.
   void rests(const Moved& buffer) const {
     require(!buffers_.contains(buffer),
-            "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is not there");
+            "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is elsewhere");
   }
 
   void check(const Instruction& instruction) {

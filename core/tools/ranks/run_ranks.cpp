@@ -249,7 +249,7 @@ class Ranks {
     std::fprintf(stderr, "strata: rank %d of %zu (process %d) was stopped ", stopped_->rank(), processes_.size(),
                  stopped_->number());
     if (request_ != 0)
-      std::fprintf(stderr, "and could not end by itself; it was killed\n");
+      std::fprintf(stderr, "and could not end; it was killed\n");
     else
       std::fprintf(stderr, "for more than %g s; all ranks are ended\n",
                    std::chrono::duration<double>(longest_stop_).count());

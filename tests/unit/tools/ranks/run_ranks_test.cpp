@@ -287,9 +287,9 @@ TEST_CASE("a stopped rank ends the run in every state of the launcher") {
   };
   const Stop stops[] = {
       {"running", 3, "exit 0", "was stopped for more than 0.3 s; all ranks are ended"},
-      {"asked to end while it is stopped", 128 + SIGTERM, "exit 143", "was stopped and could not end by itself"},
-      {"asked to end", 128 + SIGTERM, "", "was stopped and could not end by itself"},
-      {"others have left", 128 + SIGTERM, "exit 143", "was stopped and could not end by itself"}};
+      {"asked to end while it is stopped", 128 + SIGTERM, "exit 143", "was stopped and could not end"},
+      {"asked to end", 128 + SIGTERM, "", "was stopped and could not end"},
+      {"others have left", 128 + SIGTERM, "exit 143", "was stopped and could not end"}};
   for (const Stop& stop : stops) {
     INFO(stop.state);
     const TemporaryFile numbers;
