@@ -228,7 +228,7 @@ partitioner: {plugin: zero3, prefetch_layers: 2}
 
 Descriptions give the meaning of special values as `VALUE: meaning`, for example `0: no clipping`.
 
-**Types** beside numbers, texts and choices:
+**Types** other than numbers, texts and choices:
 
 | type            | value                                                                 |
 | --------------- | --------------------------------------------------------------------- |
