@@ -12,7 +12,7 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
   endif()
 endif()
-# What -O3 adds is of use in loops over elements, which ask for it (strata_vector_code, the toolbox); elsewhere it takes an eighth to a
+# -O3 helps in loops over elements, which request it (strata_vector_code, the toolbox); elsewhere it takes an eighth to a
 # quarter more of the compile time.
 if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
@@ -23,7 +23,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 # [Note: Headers parsed once] To parse libtorch's, nlohmann's and the standard library's headers takes longer than to compile most of
 # our files. So they are precompiled, and the files of a folder, up to ten of them, are compiled as one (CMake's unity build): from
 # nothing that takes less than half the time. Turn STRATA_UNITY off to work on one file; the preset debug does, so that each file
-# is known to compile by itself. Headers are shared between targets that differ in definitions, which clang refuses to do.
+# is known to compile separately. Headers are shared between targets that differ in definitions, which clang refuses to do.
 set(_strata_gnu OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(_strata_gnu ON)

@@ -1,7 +1,7 @@
-# What `cmake --install` makes: a tree that can be moved as a whole and that plugins are built against.
+# `cmake --install` makes a tree that can be moved as a whole and that plugins are built against.
 #   bin/strata  libexec/strata/strata  lib/libstrata*.so  lib/strata/plugins/*.so  share/strata/configs  include/strata  lib/cmake/Strata
 # Every library finds its neighbours by $ORIGIN, and in lib/strata lie those that a machine to run on need not have (Boost, yaml-cpp,
-# spdlog, fmt, toml++). No file holds a place of the machine that built it but share/strata/torch_dir, which says where libtorch was:
+# spdlog, fmt, toml++). No file holds a path of the build machine but share/strata/torch_dir, the folder of libtorch there:
 # bin/strata, which starts libexec/strata/strata, and StrataConfig.cmake look there after STRATA_TORCH_DIR and before bootstrap's places.
 # Components:
 #   runtime  what runs: programs, libraries, plugins, configs, and bootstrap.sh, which brings libtorch
@@ -45,7 +45,7 @@ foreach(_folder core/interface core/engine/run core/tools/deepspeed sdk/toolbox 
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/strata COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/strata COMPONENT runtime)
-# What plugins start from: `strata plugins new` copies the templates, strata_add_plugin_test compiles what is in testing.
+# The start of plugins: `strata plugins new` copies the templates, strata_add_plugin_test compiles what is in testing.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/template/ DESTINATION share/strata/templates COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/sdk/README.md DESTINATION share/strata/sdk COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/tests/catch.hpp ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp DESTINATION ${STRATA_PACKAGE_DIR}/testing COMPONENT sdk)

@@ -1,4 +1,4 @@
-# What `cpack` makes in the build folder: two Debian packages and a tarball of both that can be unpacked anywhere.
+# `cpack` makes in the build folder two Debian packages and a tarball of both that can be unpacked anywhere.
 #   strata_VERSION_ARCH.deb      component runtime
 #   strata-sdk_VERSION_ARCH.deb  component sdk: building plugins and programs against the first
 #   strata-VERSION-Linux-ARCH.tar.gz
@@ -23,7 +23,7 @@ set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME strata)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
-# By hand: dpkg-shlibdeps wants a package of libtorch. Debian 12's versions: what is compiled there needs them. tests/package checks them.
+# By hand: dpkg-shlibdeps needs a package of libtorch. Debian 12's versions: programs compiled there need them. tests/package checks them.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6 (>= 2.36), libgcc-s1 (>= 12), libgomp1 (>= 12), libstdc++6 (>= 12)")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "python3-pip")   # for bootstrap.sh
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Trains large transformer models; every strategy is a plugin that the config names

@@ -1,6 +1,6 @@
 # strata_planted_libraries(stem KIND kind [CAPABILITIES capability ...] [EQUIVALENCE promise] [STATE_VERSION number] SOURCES file ... DEFECTS defect ...)
 # compiles the sources once, asking planted::has("defect") of tests/conformance/planted/planted.hpp where they may go wrong, and links
-# the plugin STEM_DEFECT for each defect, and STEM_none without one, each with a generated line that says which.
+# the plugin STEM_DEFECT for each defect, and STEM_none without one, each with a generated line that names it.
 function(strata_planted_libraries stem)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;EQUIVALENCE;STATE_VERSION" "CAPABILITIES;SOURCES;DEFECTS")
   if(P_UNPARSED_ARGUMENTS OR NOT P_SOURCES OR NOT P_DEFECTS OR NOT P_KIND)
@@ -16,7 +16,7 @@ function(strata_planted_libraries stem)
       CAPABILITIES ${P_CAPABILITIES} EQUIVALENCE "${P_EQUIVALENCE}" STATE_VERSION "${P_STATE_VERSION}"
       SOURCES ${line} $<TARGET_OBJECTS:${objects}>)
   endforeach()
-  # What is compiled once gets the identity of the library without a defect.
+  # Files compiled once get the identity of the library without a defect.
   add_library(${objects} OBJECT ${P_SOURCES})
   target_compile_options(${objects} PRIVATE "SHELL:-include ${CMAKE_CURRENT_BINARY_DIR}/strata_${P_KIND}_${stem}_none_identity.h")
   target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/sdk ${PROJECT_SOURCE_DIR}/tests)

@@ -9,11 +9,11 @@
 #   EQUIVALENCE_WITH  the same where an option, a choice or a switch, has this value: "compress=true: tolerance(1e-2)"
 #   STATE_VERSION of what the plugin's save() writes; 1 unless given
 #   OUTPUT_NAME   of the file: lib<OUTPUT_NAME>.so; strata_<kind>_<name> unless given, so that plugins of all kinds fit in one folder
-#   LINK          libraries beside the interface and the toolbox; a static one stays private to the plugin
+#   LINK          libraries in addition to the interface and the toolbox; a static one stays private to the plugin
 #
 # strata_add_plugin_test(name PLUGIN kind/name SOURCES file ... [LINK target ...])
 # After the project's own enable_testing(). A unit test of a plugin that strata_add_plugin made, with Catch2 and strata::fakes; sources include "catch.hpp" and open the library
-# PLUGIN_FILE. Where the program `strata` lies beside this package, `strata plugins check` of the library is a test too. Without Catch2
+# PLUGIN_FILE. If the program `strata` lies next to this package, `strata plugins check` of the library is a test too. Without Catch2
 # the rest is built and tested, and this test counts as skipped.
 #
 # strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/vector_clones.hpp>). No fused
@@ -29,7 +29,7 @@ function(strata_vector_code)
     SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# What STRATA_COMPRESSION_OPTIONS of the toolbox change, for EQUIVALENCE_WITH of a partitioner that has them.
+# The changes by STRATA_COMPRESSION_OPTIONS of the toolbox, for EQUIVALENCE_WITH of a partitioner that has them.
 set(STRATA_COMPRESSION_EQUIVALENCE "weights_on_wire=int8: tolerance(0.02)" "gradients_on_wire=int8: tolerance(0.02)"
   "gradients_on_wire=int4: tolerance(0.5)")
 

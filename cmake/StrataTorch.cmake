@@ -4,7 +4,7 @@
 # [Note: not find_package(Torch)] Its targets link libtorch_cuda into everything, and a machine without a GPU has none of the
 # libraries that one needs. [Note: -idirafter] The wheel carries a newer fmt than the one Debian's spdlog was compiled with;
 # searched after the system's folders it is never the one that spdlog finds.
-# The file torch_version beside this one, and beside bootstrap.sh, says which libtorch Strata is built with.
+# The file torch_version next to this one, and to bootstrap.sh, holds the version of libtorch.
 # It is looked for as bin/strata looks for it (core/tools/launcher): STRATA_TORCH_DIR, here also as a CMake variable; in an installed tree the
 # folder that `cmake --install` wrote down, STRATA_TORCH_RECORDED; where cmake/bootstrap.sh unpacks it, for the user or for all users.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/torch_version _strata_wanted LIMIT_COUNT 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings what this machine lacks to run, build, test or compare Strata; see usage below. Safe to run again at any time. An installed
+# Installs the missing packages to run, build, test or compare Strata; see usage below. Safe to run again at any time. An installed
 # Strata has it as libexec/strata/bootstrap.sh, for --for run.
 set -euo pipefail
 
@@ -18,7 +18,7 @@ usage() {
   cat <<END
 usage: bootstrap.sh [--for run|build|tests|interop]... [--system] [--cuda] [--check] [--yes]
 
-Brings what this machine lacks and says first what that is, how much is downloaded and how long it takes.
+Installs what this machine lacks, and first prints the list, the size of the download and the time it takes.
   --for run       libtorch $torch_version and nothing else: what an installed Strata needs to run and to build plugins.
   --for build     a compiler, CMake and the libraries Strata is built with (Debian packages); libtorch $torch_version.
                   The default.
@@ -26,9 +26,9 @@ Brings what this machine lacks and says first what that is, how much is download
   --for interop   also an environment of Python's transformers on the same libtorch, which the interop tests compare with.
   --system        libtorch for all users of this machine, in /opt/strata; as root.
   --cuda          also the NVIDIA run-time libraries that libtorch_cuda needs on a machine with a GPU. The CUDA toolkit,
-                  needed to build the CUDA plugins, is not brought: install it from NVIDIA.
-  --check         change nothing; report, and exit with 1 when something is lacking.
-  --yes           do not ask. Without a terminal nothing is asked either.
+                  needed to build the CUDA plugins, is not installed: get it from NVIDIA.
+  --check         change nothing; report, and exit with 1 if something is missing.
+  --yes           do not ask for confirmation, as without a terminal.
 
 Debian packages are installed with apt, as root or through sudo. libtorch is unpacked from PyPI's wheel into
   $wheel
@@ -41,7 +41,7 @@ END
 say() { printf '%s\n' "$*"; }
 die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 
-# --- what is lacking -------------------------------------------------------------------------------------------------------
+# --- what is missing -------------------------------------------------------------------------------------------------------
 
 # A tool of the right version counts wherever it comes from; a library is looked up as a package.
 lacking_packages() {
@@ -62,7 +62,7 @@ lacking_packages() {
     comm -23 <(printf '%s\n' "${packages[@]}" | sort) \
              <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort)
   else
-    say "bootstrap: no dpkg here, so the libraries cannot be looked up; needed are (by Debian's names): ${packages[*]}" >&2
+    say "bootstrap: no dpkg here, so installed libraries are not detected; required, by Debian's names: ${packages[*]}" >&2
   fi
 }
 
@@ -106,7 +106,7 @@ make_plan() {
 print_plan() {
   local download=0 disk=0
   part() { printf '  %-64s %5s MB to download, %5s MB on disk\n' "$1" "$2" "$3"; download=$((download + $2)); disk=$((disk + $3)); }
-  say "Strata needs, and this machine lacks:"
+  say "Missing on this machine:"
   case " ${packages[*]} " in
     '  ') ;;
     *' g++ '*) part "Debian packages (${#packages[@]} and what they need; apt, as root)" 105 540 ;;
@@ -115,54 +115,54 @@ print_plan() {
   esac
   [ -z "${packages[*]}" ] || fold -s -w 100 <<<"${packages[*]}" | sed 's/^/    /'
   [ -z "$want_torch" ] || part "libtorch $torch_version (PyPI), in $wheel" 545 1250
-  [ -z "$want_cuda" ] || part "NVIDIA's run-time libraries (PyPI), beside libtorch" 1980 2700
+  [ -z "$want_cuda" ] || part "NVIDIA's run-time libraries (PyPI), next to libtorch" 1980 2700
   [ -z "$want_interop" ] || part "transformers for Python (PyPI), in $interop" 58 220
-  say "  in all $download MB to download, $disk MB on disk, about $((1 + download / 500)) min at 100 Mbit/s"
+  say "  total: $download MB to download, $disk MB on disk, about $((1 + download / 500)) min at 100 Mbit/s"
 }
 
 ask() {
   [ -z "$yes" ] && [ -t 0 ] && [ -t 1 ] || return 0
   local answer
-  read -r -p 'Go on? [Y/n] ' answer
-  case $answer in '' | [yY]*) ;; *) die "stopped as you asked; nothing was changed" ;; esac
+  read -r -p 'Continue? [Y/n] ' answer
+  case $answer in '' | [yY]*) ;; *) die "stopped; nothing was changed" ;; esac
 }
 
-# --- bringing it -----------------------------------------------------------------------------------------------------------
+# --- installing ------------------------------------------------------------------------------------------------------------
 
 install_packages() {
   local line="apt-get install --no-install-recommends ${packages[*]}" as_root=()
-  command -v apt-get >/dev/null || die "no apt-get here; install what these Debian packages hold, then run this again: ${packages[*]}"
+  command -v apt-get >/dev/null || die "no apt-get here; install the equivalents of these Debian packages, then run this again: ${packages[*]}"
   if [ "$(id -u)" != 0 ]; then
     # Without a terminal sudo cannot ask for its password.
     if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
       as_root=(sudo)
     else
-      say "Neither root nor sudo here. Have this run as root, then run bootstrap again:"
+      say "This needs root, and there is no sudo. Run this as root, then run bootstrap again:"
       say "  $line"
       exit 1
     fi
   fi
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
   [ -t 1 ] || exec 8>&1 >/dev/null  # a log needs no line for each package
-  "${apt[@]}" update || say "bootstrap: apt could not refresh its lists; going on with the ones it has" >&2
+  "${apt[@]}" update || say "bootstrap: apt could not refresh its lists; the present ones are used" >&2
   "${apt[@]}" install -y --no-install-recommends "${packages[@]}" ||
-    die "apt could not install (its own words are above): ${packages[*]}"
+    die "apt failed (its output is above) to install: ${packages[*]}"
   [ -t 1 ] || exec >&8
 }
 
 check_versions() {
   local found
   found=$(g++ -dumpfullversion)
-  [ "${found%%.*}" -ge 12 ] || die "g++ is $found; 12 is the oldest that Strata is built with"
+  [ "${found%%.*}" -ge 12 ] || die "g++ is $found; Strata needs 12 or newer"
   found=$(cmake --version | sed -n 's/^cmake version //p')
-  printf '3.25\n%s\n' "$found" | sort -VC || die "cmake is $found; 3.25 is the oldest that Strata is built with"
+  printf '3.25\n%s\n' "$found" | sort -VC || die "cmake is $found; Strata needs 3.25 or newer"
 }
 
 take_lock() {
   mkdir -p "$cache"
   exec 9>"$cache/lock"
   flock -n 9 && return
-  say "Another bootstrap is at work in $cache; waiting for it"
+  say "Another bootstrap is running in $cache; waiting for it"
   flock -w 1800 9 || die "waited 30 minutes for the other bootstrap, which holds $cache/lock"
 }
 
@@ -184,14 +184,14 @@ run_pip() {
   return $status
 }
 
-# Unpacked beside its place and moved there last: what an interrupted run leaves never looks complete.
+# Unpacked next to its place and moved there last: leftovers of an interrupted run never look complete.
 unpack_torch() {
-  [ "$(uname -m)" = x86_64 ] || die "libtorch is brought for x86_64 only, and this is $(uname -m); set STRATA_TORCH_DIR to a libtorch $torch_version of your own"
+  [ "$(uname -m)" = x86_64 ] || die "libtorch is installed for x86_64 only, and this is $(uname -m); set STRATA_TORCH_DIR to a libtorch $torch_version of your own"
   need_space "$cache" 2500
   say "Unpacking libtorch $torch_version"
   rm -rf "$wheel.part"
   run_pip install --no-deps --no-compile --target "$wheel.part" "${torch_wheels[@]}" ||
-    die "pip could not bring (its own words are above): ${torch_wheels[*]}"
+    die "pip failed (its output is above) to install: ${torch_wheels[*]}"
   local missing
   missing=$(ldd "$wheel.part/torch/lib/libtorch_cpu.so" | grep 'not found' || true)
   [ -z "$missing" ] || die "the unpacked libtorch does not load:"$'\n'"$missing"
@@ -202,13 +202,13 @@ unpack_torch() {
 
 # NVIDIA's packages of the versions that the wheel itself asks for.
 unpack_cuda() {
-  [ -z "${STRATA_TORCH_DIR:-}" ] || die "--cuda completes the libtorch that bootstrap unpacks; the one in STRATA_TORCH_DIR needs its NVIDIA libraries from where it came"
+  [ -z "${STRATA_TORCH_DIR:-}" ] || die "--cuda completes the libtorch that bootstrap unpacks; a libtorch in STRATA_TORCH_DIR needs the NVIDIA libraries of its own source"
   need_space "$cache" 5500
   say "Unpacking NVIDIA's run-time libraries"
   local wanted
   mapfile -t wanted < <(sed -n 's/^Requires-Dist: \(\(nvidia-\|cuda-toolkit\)[^;]*\);.*/\1/p' "$wheel/torch-$torch_version.dist-info/METADATA")
   rm -rf "$cache/cuda.part"
-  run_pip install --no-compile --target "$cache/cuda.part" "${wanted[@]}" || die "pip could not bring (its own words are above): ${wanted[*]}"
+  run_pip install --no-compile --target "$cache/cuda.part" "${wanted[@]}" || die "pip failed (its output is above) to install: ${wanted[*]}"
   cp -al --force "$cache/cuda.part/." "$wheel/"
   rm -rf "$cache/cuda.part"
   touch "$wheel/cuda-complete"
@@ -226,13 +226,13 @@ make_interop() {
   rm -rf "$interop"
   "$python" -m venv --without-pip "$interop"
   run_pip --python "$interop/bin/python" install --no-compile -r "$requirements" ||
-    die "pip could not bring (its own words are above) what $requirements lists"
+    die "pip failed (its output is above) to install the packages of $requirements"
   site=$("$interop/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   say "$wheel" >"$site/strata_torch.pth"
   "$python" "$here/cuda_stand_ins.py" "$wheel" "$stand_ins"
   say "$stand_ins" >"$site/strata_stand_ins.pth"
   say "import os; os.path.exists('$wheel/cuda-complete') or __import__('strata_stand_ins')" >>"$site/strata_stand_ins.pth"
-  "$interop/bin/python" -c 'import torch, transformers' || die "the interop environment in $interop does not import torch and transformers"
+  "$interop/bin/python" -c 'import torch, transformers' || die "the interop environment in $interop cannot import torch and transformers"
   cp "$requirements" "$interop/complete"
 }
 
@@ -263,7 +263,7 @@ main() {
 
   if ! make_plan; then
     [ -z "$for_build" ] || check_versions
-    say "Nothing is lacking: libtorch $torch_version is in ${STRATA_TORCH_DIR:-$wheel/torch}"
+    say "Nothing is missing: libtorch $torch_version is in ${STRATA_TORCH_DIR:-$wheel/torch}"
     return
   fi
   print_plan
@@ -278,7 +278,7 @@ main() {
     { [ -z "$want_cuda" ] || have_cuda; } || unpack_cuda
     { [ -z "$want_interop" ] || have_interop; } || make_interop
   fi
-  say "All is there: libtorch $torch_version is in ${STRATA_TORCH_DIR:-$wheel/torch}"
+  say "Everything is installed: libtorch $torch_version is in ${STRATA_TORCH_DIR:-$wheel/torch}"
 }
 
 main "$@"

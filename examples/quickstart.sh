@@ -7,9 +7,9 @@ usage() {
   cat <<END
 usage: examples/quickstart.sh [--yes]
 
-Installs what this machine lacks (cmake/bootstrap.sh, which says first what that is and asks on a terminal), builds Strata
+Installs what this machine lacks (cmake/bootstrap.sh, which lists it first and asks on a terminal), builds Strata
 without its tests, packs the repository's own sources into tokens, one a byte, and trains pythia-14m on them: two ranks, parameters,
-gradients and optimizer state sharded over them (zero3). Fails when the model has learned no more than how frequent each token is. At the end
+gradients and optimizer state sharded over them (zero3). Fails if the loss is not below the unigram entropy of the data. At the end
 the trained model writes a text.
   --yes   do not ask
 END
@@ -40,7 +40,7 @@ $strata train $config --nproc 2 --set data.path=$run/train.bin --set train.steps
   --set data.order=shuffled --set train.log_every=100 \
   --set checkpoint.path=$run/checkpoints --metrics $run/metrics.jsonl --summary $run/summary.json
 
-# The unigram entropy of the data is the loss of a model that knows the tokens' frequencies and nothing else.
+# The unigram entropy of the data is the loss of a model of the tokens' frequencies alone.
 $strata data info $run/train.bin --seq-len 128 --format json >$run/data.json
 python3 - $run/data.json $run/summary.json <<'END'
 import json, sys
@@ -49,10 +49,10 @@ last = json.load(open(sys.argv[2]))["losses"][-100:]
 loss = sum(last) / len(last)
 print(f"Mean of the last {len(last)} losses: {loss:.3f}; unigram entropy of the data: {entropy:.3f} (nats a token)")
 if not loss < entropy:
-    sys.exit("quickstart.sh: the model has learned no more than how frequent each token is")
+    sys.exit("quickstart.sh: the loss is not below the unigram entropy: the model learned token frequencies at most")
 END
 
-echo "What the model makes of '#include <strata/', byte by byte:"
+echo "The model's continuation of '#include <strata/', byte by byte:"
 $strata sample $config --checkpoint $run/checkpoints --prompt '#include <strata/' --tokens 300 --temperature 0.6
 
 cat <<END

@@ -1,4 +1,4 @@
-"""What all tests in Python share: the build that is tested, folders that are removed, token files, the engine.
+"""Shared by all tests in Python: the build that is tested, folders that are removed, token files, the engine.
 
   pytest tests/faults -k stopped                   # the build in build/release
   STRATA_BUILD=build/debug pytest tests/plan       # another build folder

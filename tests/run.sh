@@ -7,7 +7,7 @@ usage() {
   cat <<END
 usage: tests/run.sh [--full | --quick | --changed [REVISION]] [--fresh] [--sanitize | --preset NAME] [--jobs N] [--yes] [-- CTEST_ARGUMENT...]
 
-Installs what this machine lacks (cmake/bootstrap.sh, which says first what that is and asks on a terminal), builds in
+Installs what this machine lacks (cmake/bootstrap.sh, which lists it first and asks on a terminal), builds in
 build/<preset> and runs the tests.
   --full         also the tests labelled "full", which take long
   --quick        only the tests labelled "quick": a minute, after a build of what they need

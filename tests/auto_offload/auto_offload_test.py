@@ -71,7 +71,7 @@ def test_the_choice_fits_and_changes_no_number(runs, ranks, more, request):
     assert chosen.losses == without.losses
     assert chosen.device_bytes <= budget
     assert chosen.summary["predicted_step_s"] > 0
-    assert "offload: auto expected" in chosen.output
+    assert "offload: auto predicted" in chosen.output
     assert not list(runs.disk.iterdir())
 
 
@@ -103,7 +103,7 @@ def test_with_room_nothing_leaves(runs):
     assert result.summary["offload"][0] == {"read": 0, "written": 0}
 
 
-def test_what_it_prints_is_a_config(runs, tmp_path):
+def test_its_output_is_a_config(runs, tmp_path):
     without = runs.without(1)
     budget = int(0.6 * runs.planned_bytes(1))
     chosen = runs.train(1, runs.auto(budget, schedulers=True))
@@ -121,7 +121,7 @@ def test_what_it_prints_is_a_config(runs, tmp_path):
     assert "predicted_step_s" not in pasted.summary
 
 
-def test_what_the_config_gives_stays(runs):
+def test_homes_of_the_config_are_kept(runs):
     without = runs.without(1)
     result = runs.train(1, [*runs.auto(int(0.9 * runs.planned_bytes(1))), "offload.parameters=none", "activations.checkpoint=none",
                             "scheduler.plugin=gpipe"])
@@ -136,9 +136,9 @@ def refused(runs, settings, ranks=1, command="train"):
     return done.stderr
 
 
-def test_refusals_say_what_to_do(runs):
+def test_refusals_name_the_remedy(runs):
     auto = runs.auto("1GB")
-    assert "raise the budget, or make train.micro_batch or model.seq_len smaller" in refused(runs, runs.auto("1MiB"))
+    assert "raise the budget, or reduce train.micro_batch or model.seq_len" in refused(runs, runs.auto("1MiB"))
     assert "parallel.cut is measured" in refused(runs, [*auto, "parallel.pipeline=2", "parallel.cut=measured"], 2)
     assert "set step_policy: plain or delayed" in refused(runs, [*auto, "step_policy=speculative"])
     assert "offload.host and offload.disk are none" in refused(runs, ["offload=auto", "offload.host=none"])

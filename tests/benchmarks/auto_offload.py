@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `offload: auto` expects of the placement that it chooses, beside what a step then takes; and its choice beside all others.
+"""The step time that `offload: auto` predicts, compared with the measured one; and its choice compared with all others.
 
 A setting is a model, ranks, what a step is like, and a device budget between what the run takes with everything on the disk (0) and with nothing
 there (1). With --exhaustive every combination of homes with halves of each class that fits the budget is trained too, some steps each, and

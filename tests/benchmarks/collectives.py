@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The communicators for tensors in host memory beside each other on this machine, and beside MPI where mpicc and mpirun are: runs
+"""The communicators for tensors in host memory compared on this machine, also with MPI where mpicc and mpirun are: runs
 interleaved. Each figure is the median over rounds of a run's median repetition, on rank 0; all ranks begin a repetition together.
 
   python3 tests/benchmarks/collectives.py --build build/release      # with Debian's openmpi-bin and libopenmpi-dev also Open MPI

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What compressed communication costs in loss, and what it saves on the wire.
+"""The cost of compressed communication in loss, and the bytes it saves.
 
 Every run trains the same model from the same weights on the same micro-batches in the same order and is measured on other text in
 the end. The rows of `wire` differ in what zero3 sends compressed, those of `optimizers` in the optimizer, with ddp: those that send signs

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What it costs in loss when groups of ranks train by themselves (step_policy: local), and what it saves between them.
+"""The cost in loss of groups of ranks that train by themselves (step_policy: local), and the bytes it saves.
 
 Every run trains the same model from the same weights on the same samples in the same order, as many steps of as many tokens, and is
 measured on other text in the end. The first row sums gradients over all ranks in every step. With --bound the program fails where a
@@ -18,7 +18,7 @@ TRAINED, HELD_OUT = ("core", "sdk", "plugins", "examples", "cmake"), ("tests",)
 
 
 def rows(every):
-    """By name: the settings beside those of all."""
+    """By name: the settings in addition to those of all."""
     local = ["step_policy=local", f"local.steps={every}"]
     return {
         "summed in every step": [],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What it costs in loss that pipeline stages update by themselves, with older weights.
+"""The cost in loss of pipeline stages that update within the step, with older weights.
 
 Every run trains the same model from the same weights on the same micro-batches in the same order, 4 stages, and is measured on other
 text in the end. 1f1b makes one update a step, of as many micro-batches as are given; pipedream makes several updates of so many within

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a checkpoint costs, with its files read back, beside other builds: read_back.sh FOLDER STRATA [STRATA ...]
+# The time of a checkpoint, with its files read back, compared with other builds: read_back.sh FOLDER STRATA [STRATA ...]
 # In FOLDER, on the disk to be measured, each program trains 6 steps of pythia-70m with a checkpoint after each and 6 without, in turns.
 # At the end the disk alone reads one checkpoint's largest file, past the page cache: what reading back takes at least.
 set -euo pipefail

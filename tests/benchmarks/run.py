@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The engine's step beside a hand-written libtorch loop of the same model (libtorch_loop.cpp): one rank, runs interleaved.
+"""The engine's step compared with a hand-written libtorch loop of the same model (libtorch_loop.cpp): one rank, runs interleaved.
 
 Builds the loop in the given build folder, packs this repository's own sources into tokens and writes initial weights, then runs
 engine and loop in turns: forwards in one half of a round, backwards in the other, so that a machine that grows slower or faster

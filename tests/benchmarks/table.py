@@ -1,4 +1,4 @@
-"""What all benches print alike: the processor that the figures are of, and how sure they are."""
+"""The common output of all benches: the processor of the figures, and their intervals."""
 import os
 import platform
 import random

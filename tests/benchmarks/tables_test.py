@@ -1,4 +1,4 @@
-"""What the benchmarks print: the processor's name, columns as they stand in the log, and no "95 %" over fewer than six rounds."""
+"""The output of the benchmarks: the processor's name, columns as they stand in the log, and no "95 %" over fewer than six rounds."""
 import importlib.util
 import pathlib
 import sys

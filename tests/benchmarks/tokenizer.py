@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`strata data pack --tokenizer` beside Hugging Face's tokenizers on this machine, one thread each, in turns; the tokens are compared too.
+"""`strata data pack --tokenizer` compared with Hugging Face's tokenizers on this machine, one thread each, in turns; the tokens are
+compared too.
 
 The library's time is that of encode_batch_fast() over documents in memory, a thousand at a time. Strata's is that of the whole command, which also starts, reads
 the tokenizer, parses JSON lines and writes the tokens. Runs in the Python that `cmake/bootstrap.sh --for interop` makes:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `strata train --trace` costs: in every run half of the steps are traced, from a quarter of them on.
+"""The cost of `strata train --trace`: in every run half of the steps are traced, from a quarter of them on.
 
 Prints the median of these steps, of the others, and their ratio, and the same of runs that trace nothing, in turns: how much the
 machine's own unrest makes of it. Python's standard library only.

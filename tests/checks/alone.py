@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does each changed C++ file compile by itself, without the others of its folder and without precompiled headers?
+"""Does each changed C++ file compile alone, without the others of its folder and without precompiled headers?
 
   alone.py --build BUILD [--seconds N] [FILE ...]
 

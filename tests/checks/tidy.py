@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What clang-tidy says of the changed sources.   tidy.py --build BUILD [--seconds N] [FILE ...]
+"""Findings of clang-tidy in the changed sources.   tidy.py --build BUILD [--seconds N] [FILE ...]
 
 Only lines that the change touches count. clang-tidy 16 or newer is needed: older ones do not know std::source_location. What does not fit
 into N seconds (180) is left out and named. 77, which ctest counts as skipped, where there is no clang-tidy or nothing is known of a change."""

@@ -1,4 +1,4 @@
-"""`strata compare`: what it says of equal and of unequal things.
+"""`strata compare`: its verdicts on equal and unequal runs.
 
 The plugins of planted/, built against the installed tree, are compared on 2 ranks: a run with itself has equal bits; one lost gradient
 element is reported with its parameter and step; every format holds what is to stand in it; wrong uses are refused. With --full also
@@ -74,7 +74,7 @@ def test_first_look(compare):
     assert "--thorough" in rows["verdict"] and "99 % interval" not in rows and len(rows["time / baseline"]) == 2, told(done)
     assert "a first look: one timed run of each" in done.stdout and "numbers of the first 5 steps" in done.stdout, told(done)
     said = done.stderr.splitlines()
-    assert len(said) == len(set(said)) == 3 and re.fullmatch(r"how fast it is, about \d+ s: all in turns", said[2]), told(done)
+    assert len(said) == len(set(said)) == 3 and re.fullmatch(r"speed, about \d+ s: variants in turn", said[2]), told(done)
 
 
 def test_thorough(compare):
@@ -141,7 +141,7 @@ def test_refused(compare, arguments, said):
 
 def test_list_of_one_is_refused(compare):
     done = compare.run(config=compare.engine.write_config("one.json", {**compare.tree, "compare": ["train.accumulation=1"]}))
-    assert done.returncode == 2 and "one variant is no comparison" in done.stderr, told(done)
+    assert done.returncode == 2 and "there is only one variant" in done.stderr, told(done)
 
 
 @pytest.fixture(scope="module")

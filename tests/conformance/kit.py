@@ -1,4 +1,4 @@
-"""Runs `strata plugins check`, and what it says of a library."""
+"""Runs `strata plugins check` and reads its verdicts on a library."""
 import json
 import os
 

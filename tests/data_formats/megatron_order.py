@@ -1,4 +1,4 @@
-"""The order of Megatron-LM's GPT data set (megatron/core/datasets/gpt_dataset.py, Core 0.20), told again in NumPy: which
+"""The order of Megatron-LM's GPT data set (megatron/core/datasets/gpt_dataset.py, Core 0.20), written in NumPy: which
 tokens each sample of a run holds. Written from its description, plainly and slowly."""
 import numpy
 

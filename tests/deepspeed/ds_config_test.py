@@ -49,7 +49,7 @@ class Trained:
             self.text = re.sub(r"//.*", "", file.read())
         self.written = json.loads(self.text)
         self.done, self.losses = train(run, tokens, path, [BUDGET] if self.leaves_the_batch() else [])
-        said = re.search(r"train\.micro_batch = (\d+); \"auto\" is 8 samples a device.*the largest part of them that fits", self.done.stderr)
+        said = re.search(r"train\.micro_batch = (\d+); \"auto\" is 8 samples per device.*the largest divisor that fits", self.done.stderr)
         self.chosen = int(said[1]) if said else None
         self.known = None  # settings_by_hand
 
@@ -177,7 +177,7 @@ def test_memory_changes_nothing(engine, tokens):
     ('{"train_batch_size": 4, "zero_optimization": {"stag": 1}}', "did you mean stage?"),
     ('{"train_batch_size": 4, "amp": {"enabled": true}}', "amp: \"{...}\" is refused"),
     ('{"train_batch_size": 4, "gradient_cliping": 1}', "did you mean gradient_clipping? DeepSpeed ignores it; --allow"),
-    ('{"train_batch_size": "auto"}', "a micro-batch of one sample takes"),
+    ('{"train_batch_size": "auto"}', "a micro-batch of one sample needs"),
     ('{"train_batch_size": 4,}', "not valid JSON")])
 def test_refused(engine, tokens, text, expected):
     """One line, nothing started."""
@@ -223,7 +223,7 @@ def test_csv_monitor(engine, tokens):
         assert file.readline() == "step,lr\n"
     settings = TINY + ["train.steps=4", f"checkpoint.path={checkpoints}", f"metrics.csv={logs}_moved"]
     done = strata(engine, "train", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--resume", *engines.set_arguments(settings))
-    warnings = [line for line in done.stderr.splitlines() if "differs from the one that was saved" in line]
+    warnings = [line for line in done.stderr.splitlines() if "differs from the saved one" in line]
     assert done.returncode == 0 and len(warnings) == 1 and "train.steps: 3 -> 4" in warnings[0], told(done)
     assert "metrics.csv" not in "".join(warnings), "files elsewhere are no other run"
 

@@ -1,5 +1,5 @@
-"""DeepSpeed's own schedule classes, driven as its engine drives them, beside `strata config show --lr` of the ds_config: the rates of drawn
-settings. Needs a Python with deepspeed and torch, and is skipped without; tests/unit/learning_rate/deepspeed_test.cpp has the formulas.
+"""DeepSpeed's own schedule classes, driven as its engine drives them, compared with `strata config show --lr` of the ds_config: the rates of
+drawn settings. Needs a Python with deepspeed and torch, and is skipped without; tests/unit/learning_rate/deepspeed_test.cpp has the formulas.
 """
 import csv
 import io

@@ -138,10 +138,10 @@ def test_resume_keeps_the_documents(of_documents):
 
 @pytest.mark.parametrize("words, settings", [
     (["data.documents: separate", "data.document_end is not given"], SEPARATE[:1]),
-    (["token 256", "never occurs", "the whole file is one document"], [SEPARATE[0], "data.document_end=256", "data.path=WITHOUT"]),
-    (["data.document_end is 300", "vocabulary is 0 to 256"], [SEPARATE[0], "data.document_end=300", "data.path=OUTSIDE"]),
+    (["token 256", "does not occur", "the whole file is one document"], [SEPARATE[0], "data.document_end=256", "data.path=WITHOUT"]),
+    (["data.document_end is 300", "token ids are 0 to 256"], [SEPARATE[0], "data.document_end=300", "data.path=OUTSIDE"]),
     (["data.documents is separate", "data.order is own"], [*SEPARATE, "data.order=own", "data.plugin=megatron"]),
-    (["every document is empty"], [*SEPARATE, "data.path=EMPTY"])],
+    (["each is empty"], [*SEPARATE, "data.path=EMPTY"])],
     ids=["no end", "an end that never occurs", "an end outside of the vocabulary", "own order", "empty documents"])
 def test_refused(of_documents, words, settings):
     files = {"WITHOUT": [[1, 2, 3] * 9], "OUTSIDE": [[1, 2, 300] * 9], "EMPTY": [[END] * 9]}

@@ -104,7 +104,7 @@ def test_a_mask_and_its_complement(masks):
 def test_a_step_without_a_target(masks):
     none = masks.mask([0] * TOKENS, "none")
     check_refused(masks.run([none]), "every target of this step", "documents: separate")
-    check_refused(masks.run([none, "data.documents=separate", "data.document_end=1"]), "nothing to predict")
+    check_refused(masks.run([none, "data.documents=separate", "data.document_end=1"]), "no document has a target")
 
 
 def test_a_resume_keeps_the_mask(masks):
@@ -123,7 +123,7 @@ def test_a_resume_keeps_the_mask(masks):
     (list(b"1" * TOKENS), ["byte 0 is 49"]),
     ([], ["is empty"]),
 ], ids=["too short", "another number", "text", "empty"])
-def test_what_is_no_mask(masks, values, words):
+def test_invalid_masks(masks, values, words):
     check_refused(masks.run([masks.mask(values, "wrong")]), "wrong.u8", *words)
 
 

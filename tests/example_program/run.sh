@@ -71,8 +71,8 @@ refused() {  # what must stand in the one line that the command prints; command
 refused 'program: usage' "$program"
 refused 'train.stepss' "$program" "$config" "$data" train.stepss=3
 refused 'nowhere.bin' "$program" "$config" data.path=nowhere.bin
-refused 'gives no value' "$program" "$config" data.path=
-refused 'data.path: empty' "$program" "$config" 'data.path=""'
+refused 'has no value' "$program" "$config" data.path=
+refused 'data.path is empty' "$program" "$config" 'data.path=""'
 refused 'nowhere does not exist' "$strata" launch --nproc 2 "$work/nowhere"
 refused 'no program given' "$strata" launch --nproc 2
 refused 'is not an executable program' "$strata" launch --nproc 2 "$config"

@@ -27,7 +27,7 @@ def test_damaged(faults, layout, seed):
         status, said = faults.machine.call("checkpoint", "info", path)
         assert status == 2 and name in said, f"`checkpoint info` does not refuse it: {said}"
     weights = os.path.join(faults.machine.new_folder(), "weights")
-    run = faults.expect(faults.start(layout, folder, resume="latest", export=weights, slow=False), 0, "step-20", "going on from",
+    run = faults.expect(faults.start(layout, folder, resume="latest", export=weights, slow=False), 0, "step-20", "resuming from",
                         "step-5, the one before it")
     faults.compare(layout, run, weights)
 
@@ -82,7 +82,7 @@ def test_used_folder_is_refused(faults, four_steps):
 
 def test_nothing_to_resume_is_refused(faults):
     faults.expect(Run(faults.machine, DDP, 1, resume="latest", slow=False), 2, "checkpoint.path is empty")
-    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "there is no such folder")
+    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "does not exist")
 
 
 def test_folder_in_use_is_refused(faults):
@@ -94,7 +94,7 @@ def test_folder_in_use_is_refused(faults):
 
 
 def test_no_checkpoint_yet(faults):
-    fresh = faults.expect(faults.start("ddp, 1 rank", faults.folder(), ["train.steps=4"], resume="latest", slow=False), 0, "there is no checkpoint yet")
+    fresh = faults.expect(faults.start("ddp, 1 rank", faults.folder(), ["train.steps=4"], resume="latest", slow=False), 0, "has no checkpoint yet")
     assert fresh.summary["first_step"] == 1
 
 
@@ -119,7 +119,7 @@ def test_errors(faults, layout):
     step = os.path.join(folder, "step-10")
     assert faults.go_on(layout, faults.folder(), resume=step) == 10
     settings = LAYOUTS[layout][1] + [f"checkpoint.path={faults.folder()}"]
-    faults.expect(Run(faults.machine, settings, 4, resume=step, slow=False), 0, "begin with zeros: the checkpoint has none of this rank")
+    faults.expect(Run(faults.machine, settings, 4, resume=step, slow=False), 0, "starts from zero: the checkpoint has none for this rank")
 
 
 @pytest.mark.parametrize("layout", few_of(FEW, 1))

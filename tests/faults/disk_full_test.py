@@ -1,4 +1,4 @@
-"""A disk that is full is a small one that the test mounts: skipped where the system lets nobody mount."""
+"""A disk that is full is a small one that the test mounts: skipped where mounting is not allowed."""
 import os
 
 import pytest

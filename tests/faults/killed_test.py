@@ -1,4 +1,4 @@
-"""Runs that are killed at a random moment (of --seed): a rank, or the process that started the ranks, and what they go on from."""
+"""Runs that are killed at a random moment (of --seed): a rank, or the process that started the ranks, and the point they resume from."""
 import os
 import random
 import signal

@@ -1,4 +1,4 @@
-"""The layouts that runs are interrupted at, and what tests do with such runs: start, expect, go on, compare with the uninterrupted one."""
+"""The layouts that runs are interrupted at, and helpers for such runs: start, expect, resume, compare with the uninterrupted one."""
 import os
 import tempfile
 

@@ -47,7 +47,7 @@ def test_stuck(faults, layout, after):
     more = [f"offload.{slot}.nvme.{option}" for slot in slots for option in ("interface=threads", "checksums=true", "timeout_s=2")]
     began = time.monotonic()
     with failing(faults.machine, disk, after, FAILING_HANGS="1"):
-        faults.expect(start(faults, layout, disk, more, slow=False), 3, "the disk has not ended any transfer for 2 s")
+        faults.expect(start(faults, layout, disk, more, slow=False), 3, "the disk has completed no transfer for 2 s")
     assert time.monotonic() - began < 15  # starting two ranks and the 2 s included
 
 
@@ -73,7 +73,7 @@ def test_frozen(faults, interface, asked):
             for _ in range(2):
                 run.process.send_signal(signal.SIGTERM)
                 time.sleep(1)
-        faults.expect(run, 128 + signal.SIGTERM if asked else 3, *(["is left behind"] if asked else ["the disk has not ended any transfer for 2 s"]))
+        faults.expect(run, 128 + signal.SIGTERM if asked else 3, *(["cannot be ended yet"] if asked else ["the disk has completed no transfer for 2 s"]))
         assert time.monotonic() - began < 40  # 2 to find it out, 10 for a rank that may yet end, 6 until the others are killed, 10 for these
 
 
@@ -88,7 +88,7 @@ def test_full(faults, layout):
         assert "step 1/" not in run.output
 
 
-@pytest.mark.parametrize("path, text", [("/no/such/folder", "there is no folder /no/such/folder"), ("", "path names no folder"), ("/etc/passwd", "is no folder")])
+@pytest.mark.parametrize("path, text", [("/no/such/folder", "cannot open the folder /no/such/folder"), ("", "path is empty"), ("/etc/passwd", "is not a folder")])
 def test_no_folder(faults, path, text):
     faults.expect(start(faults, "ddp, 1 rank", f'"{path}"', slow=False), 2, text)
 

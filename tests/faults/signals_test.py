@@ -106,7 +106,7 @@ def check_saves(run, place, thread):
     uncaught = [process for process in {run.process.pid, *run.ranks()} if not caught(process)]
     os.kill(thread, signal.SIGTERM)
     status = run.finish()
-    assert status == 143 and len(checkpoints(place)) == 1 and "--resume goes on from there" in run.output, f"{status} {checkpoints(place)} {run.output}"
+    assert status == 143 and len(checkpoints(place)) == 1 and "with --resume to continue" in run.output, f"{status} {checkpoints(place)} {run.output}"
     assert not uncaught, f"processes that do not catch {[number.name for number in CAUGHT]}"
 
 

@@ -19,7 +19,7 @@ def test_stopped(faults, layout, number):
     run = faults.start(layout, folder)
     assert run.wait_for_step(7), run.output
     run.process.send_signal(number)
-    faults.expect(run, 128 + number, f"stopped by {signal.Signals(number).name} after step ", "--resume goes on from there")
+    faults.expect(run, 128 + number, f"stopped by {signal.Signals(number).name} after step ", "with --resume to continue")
     done = run.summary["first_step"] - 1 + run.summary["steps"]
     assert 7 <= done < STEPS, run.output
     assert checkpoints(folder) == [done] and os.readlink(os.path.join(folder, "latest")) == f"step-{done}", f"{os.listdir(folder)}: {run.output}"
@@ -56,7 +56,7 @@ def test_stopped_without_path(faults):
     run = Run(faults.machine, DDP, 1)
     assert run.wait_for_step(3), run.output
     run.process.send_signal(signal.SIGTERM)
-    faults.expect(run, 143, "nothing is saved, as checkpoint.path is empty")
+    faults.expect(run, 143, "nothing is saved, because checkpoint.path is empty")
 
 
 @pytest.mark.parametrize("layout, timeout, seconds", [
@@ -69,7 +69,7 @@ def test_waited_for(faults, layout, communicator, timeout, seconds):
     run = faults.start(layout, faults.folder(), more)
     assert run.wait_for_step(3), run.output
     time.sleep(seconds)  # rank 0's metrics are not read, so it cannot go on
-    faults.expect(run, 0, "; the wait goes on" if seconds > 2 * timeout else "")
+    faults.expect(run, 0, "; the wait continues" if seconds > 2 * timeout else "")
     assert run.summary["losses"] == faults.reference(layout).losses, "the losses are not those of a run that was not held up"
 
 
@@ -85,4 +85,4 @@ def test_stopped_process(faults, layout, communicator):
         assert time.monotonic() - begin <= 10, f"not told within 10 s: {run.output}"
         run.read_metrics()
     faults.expect(run, 3, "rank 1 is stopped, not slow", "What each rank was doing:")
-    assert "asked to stop" not in run.output, run.output
+    assert "stopping after" not in run.output, run.output

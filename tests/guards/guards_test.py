@@ -68,7 +68,7 @@ def test_plan_says_what_meta_tensors_lack(guarded):
 
 
 def test_rounding_mode(guarded):
-    check_said(guarded.train("rounds_up"), 70, f"plugin {ZERO}: finish_gradient", "changed how this thread's processor rounds", "fesetround")
+    check_said(guarded.train("rounds_up"), 70, f"plugin {ZERO}: finish_gradient", "changed this thread's rounding mode", "fesetround")
 
 
 def test_shutdown_that_sleeps(guarded):
@@ -97,7 +97,7 @@ def test_plugin_that_ends_the_process(guarded, defect, ranks):
     status, how = ENDS[defect]
     if ranks == 1 and status > 128:
         status = 128 - status  # as Python says it of its own child
-    check_said(guarded.train(defect, ranks=ranks), status, f"plugin {ZERO}: ended the program with {how}, in finish_gradient", "throws an error where")
+    check_said(guarded.train(defect, ranks=ranks), status, f"plugin {ZERO}: ended the program with {how}, in finish_gradient", "must throw an error instead")
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

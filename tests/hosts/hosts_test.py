@@ -122,7 +122,7 @@ def test_ends_on_both_sides_when(hosts, how, a_host):
     hosts.start(STAGES if a_host == 2 else (), a_host=a_host, steps=100_000)
     hosts.wait_for_step(2)
     setattr(hosts.wire, how, True)
-    hosts.expect_end(ENDS, "no longer answers", "gave no sign of life")
+    hosts.expect_end(ENDS, "no longer responds", "did not respond for")
 
 
 @full
@@ -133,7 +133,7 @@ def test_ends_when_the_other_host_is_frozen(hosts, number):
     hosts.wait_for_step(2)
     hosts.freeze(number)
     others = [rank for rank in hosts.ranks if rank.number // 2 != number]
-    hosts.expect_end(ENDS, "no longer answers", "gave no sign of life", ranks=others, reads=number == 1)
+    hosts.expect_end(ENDS, "no longer responds", "did not respond for", ranks=others, reads=number == 1)
     hosts.thaw(number)
     hosts.finish(ENDS)
 
@@ -144,7 +144,7 @@ def test_ends_when_a_rank_is_killed(hosts, rank):
     hosts.start(STAGES, a_host=2, steps=100_000)
     hosts.wait_for_step(2)
     os.kill(hosts.ranks[rank].inner(), signal.SIGKILL)
-    hosts.expect_end(10, "died: its process", "no longer answers", "gave no sign of life", "was lost", "closed by peer", ranks=[one for one in hosts.ranks if one.number != rank])
+    hosts.expect_end(10, "died: its process", "no longer responds", "did not respond for", "was lost", "closed by peer", ranks=[one for one in hosts.ranks if one.number != rank])
 
 
 @full
@@ -165,7 +165,7 @@ def test_a_request_to_one_rank_stops_all(hosts):
 
 
 @pytest.mark.parametrize("answer, word", [
-    pytest.param(None, "does not answer as a run's store", id="says nothing"),
+    pytest.param(None, "another program accepts connections", id="says nothing"),
     pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", "'HTTP/1.1 400 Bad Request'", id="serves the web")])
 def test_ends_when_the_program_at_the_port(hosts, answer, word):
     child = hosts.run_in(0, lambda: server(ADDRESSES[0], PORT, answer))
@@ -218,8 +218,8 @@ def test_two_jobs_at_once_are_told_apart(hosts):
         hosts.start(STAGES, a_host=2)
     hosts.finish(30)
     for rank in hosts.ranks:
-        words = ("Address already in use", "two processes are rank", "failed with an error of its own", "no longer answers", "has left the run",
-                 "found no server", "did not come within")
+        words = ("Address already in use", "two processes are rank", "failed with its own error", "no longer responds", "has left the run",
+                 "no connection to the run's store", "did not arrive within")
         assert rank.process.returncode == 0 or any(word in rank.output for word in words), hosts.said()
 
 
@@ -241,7 +241,7 @@ def test_a_second_job_leaves_the_first_alone(hosts, losses):
 def test_jobs_with_names_of_their_own_are_told_apart(hosts):
     hosts.start(only=[0])
     hosts.start(only=[1], more=lambda rank: {"TORCHELASTIC_RUN_ID": "another"})
-    hosts.expect_end(ENDS, "serves another run", "did not come", reads=False)
+    hosts.expect_end(ENDS, "serves another run", "did not arrive", reads=False)
 
 
 @full
@@ -256,8 +256,8 @@ def test_another_number_of_ranks_is_named(hosts):
 @full
 def test_a_rank_that_never_comes_is_named(hosts):
     hosts.start([*STAGES, "communicator.timeout_s=13"], a_host=2, only=[0, 1, 2])
-    hosts.expect_end(13 + 15, "rank 3 of 4 did not come within 13 s (communicator.timeout_s)", reads=False)
-    told = [rank.number for rank in hosts.ranks if "rank 3 of 4 did not come within 10 s; waiting until communicator.timeout_s, 13 s" in rank.output]
+    hosts.expect_end(13 + 15, "rank 3 of 4 did not arrive within 13 s (communicator.timeout_s)", reads=False)
+    told = [rank.number for rank in hosts.ranks if "rank 3 of 4 did not arrive within 10 s; waiting until communicator.timeout_s, 13 s" in rank.output]
     assert told == [0], hosts.said()
 
 

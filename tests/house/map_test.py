@@ -42,6 +42,6 @@ def test_a_missing_file_is_seen():
     assert not list((ROOT / "core/engine").glob("step/there_is_no_such.cpp"))
 
 
-def test_every_room_says_what_belongs_there():
+def test_every_room_has_a_description():
     rooms = [ROOT / "core/interface", ROOT / "core/tools", *(folder for folder in (ROOT / "core/engine").iterdir() if folder.is_dir())]
     assert not [room.name for room in rooms if not (room / "README.md").exists()]

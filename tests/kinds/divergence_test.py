@@ -108,7 +108,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(diverging, poisoned, re
         assert name in lines[0] or name.replace("gpt_neox", "gpt") in lines[0], told(done)
 
 
-def test_a_checkpoint_tells_what_is_not_finite(diverging, poisoned):
+def test_a_checkpoint_names_values_that_are_not_finite(diverging, poisoned):
     info = diverging.info(poisoned[2])
     assert not info["finite"] and info["not_finite"], info
     shown = diverging.strata("checkpoint", "info", poisoned[2])
@@ -123,7 +123,7 @@ def test_resuming_without_a_finite_checkpoint_is_refused(diverging, poisoned):
 def test_a_run_that_never_made_a_step_names_the_weights_it_began_with(diverging, tmp_path):
     """Huge and finite weights: the first loss is not finite."""
     done = diverging.train(tmp_path, settings=["model.initializer_range=1e30", "train.steps=9"])
-    assert done.returncode == 3 and "check the weights it began with" in done.stderr, told(done)
+    assert done.returncode == 3 and "check the initial weights" in done.stderr, told(done)
 
 
 def test_a_first_step_that_computes_nothing(diverging, tmp_path):

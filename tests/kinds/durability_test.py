@@ -69,7 +69,7 @@ DEFAULT = {("save", "fsync"), ("export", "fsync"), ("save", "fcntl")}
 
 @pytest.mark.parametrize("operation, call", [pytest.param(operation, call, marks=[] if (operation, call) in DEFAULT else pytest.mark.full)
                                              for operation in OPERATIONS for call in CALLS])
-def test_a_failing_call_is_told(durable, tmp_path, operation, call, request):
+def test_a_failing_call_is_reported(durable, tmp_path, operation, call, request):
     listed = durable.calls(operation)
     made = [one for one, _ in listed if one.name in (call, call + "64")]
     if not made:

@@ -58,7 +58,7 @@ def test_a_model_that_is_not_the_files_is_refused_before_memory_is_taken(folders
     config = engine.write_config("large.json", folders.config(name, init=large))
     limited = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     done = run([strata, "train", config, "--quiet"], env=engine.environment, preexec_fn=limited)
-    check_refused(done, "does the model's config agree with the folder's config.json?")
+    check_refused(done, "check that the model's options agree with the folder's config.json")
 
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
@@ -100,4 +100,4 @@ def test_a_folder_that_is_not_the_models(folders):
     result, _ = folders.from_folder("gpt2", folders.base("llama"))
     assert result.status == 2 and 'model_type is "llama"; this model is gpt2' in result.output, result.output
     result, _ = folders.run(folders.config("llama", preset="nope"))  # --model llama:nope
-    assert result.status == 2 and "preset is 'nope'" in result.output and "as a folder of weights (model.init) it is not there" in result.output, result.output
+    assert result.status == 2 and "preset is 'nope'" in result.output and "there is no folder of weights (model.init) of that name" in result.output, result.output

@@ -1,5 +1,5 @@
-"""What is written at the end is tried at the start: every output of every command, as the help and the config reference list them, in every way
-in which it cannot be written. The command ends before its work begins, in one sentence that names the path, and no file of the user's changes."""
+"""Outputs written at the end are tried at the start: every output of every command, as the help and the config reference list them, in every
+way in which it cannot be written. The command ends before its work begins, in one sentence that names the path, and no file of the user's changes."""
 import hashlib
 import json
 import os
@@ -188,7 +188,7 @@ def test_cannot_be_written(outputs, command, name, way):
 def test_an_empty_path(outputs, command, name):
     """As of an unset variable of a shell."""
     done, changed = outputs.call(CALLS[command, name][1], "")
-    check_refused(done, changed, f"{name} is given an empty text")
+    check_refused(done, changed, f"{name} is empty")
 
 
 # What a run reads, and links to it.
@@ -196,7 +196,7 @@ READ = ["config.json", "tokens.bin", "validation.bin", "init/config.json", "init
 
 
 @pytest.mark.parametrize("command, name", [member for member, (kind, _) in CALLS.items() if kind == "file" and member[0] not in SLOW])
-def test_what_is_read_is_not_overwritten(outputs, command, name):
+def test_inputs_are_not_overwritten(outputs, command, name):
     """By its path, a link to it, and another name of it; with --resume too."""
     for number, read in enumerate(READ):
         place = outputs.place()
@@ -205,7 +205,7 @@ def test_what_is_read_is_not_overwritten(outputs, command, name):
         ways = [outputs.user / read, place / "link", place / "hard"]
         out, more = ways[number % len(ways)], ["--resume", "saved"] if number % 2 else []
         done, changed = outputs.call(CALLS[command, name][1], out, "--set", "model.init=init", *more)
-        check_refused(done, changed, name, "holds something else than", "is not overwritten")
+        check_refused(done, changed, name, "contains something other than", "is not overwritten")
         shutil.rmtree(place)
 
 
@@ -231,7 +231,7 @@ def test_place_of_the_latest_link(outputs):
     place = outputs.place()
     (place / "latest").mkdir()
     done, changed = outputs.call("train CONFIG --set checkpoint.path=OUT", place)
-    check_refused(done, changed, "latest: is in the place of the link")
+    check_refused(done, changed, "latest: is where the link")
 
 
 def train(outputs, place, *more):

@@ -1,5 +1,5 @@
-"""What must be equal on all ranks is compared: every key whose path may differ from host to host, every option of `strata train`, the engine's
-files, the checkpoint that a run goes on from. One rank is given another one, and both end before the first step with a sentence that names
+"""Settings that must agree on all ranks are compared: every key whose path may differ from host to host, every option of `strata train`, the
+engine's files, the checkpoint that a run goes on from. One rank is given another one, and both end before the first step with a sentence that names
 the file and the ranks; or the option is free, by name and for a reason."""
 import json
 import os
@@ -179,7 +179,7 @@ def test_data_replaced_before_a_resume(ranks):
     """Other tokens in a file of equal length: the checkpoint knows the data that it was saved over."""
     copy = another(ranks, "tokens.bin", other_content)
     done = ranks.commands.call(ranks.folder, "train", "config.json", "--resume", "saved", "--set", "train.steps=5", "--set", f"data.path={copy}")
-    assert done.status == 2 and "as many of other tokens" in done.output and str(copy) in done.output, done.says()
+    assert done.status == 2 and "the same number of other samples" in done.output and str(copy) in done.output, done.says()
     done = ranks.commands.call(ranks.folder, "train", "config.json", "--resume", "saved", "--set", "train.steps=5", "--quiet")
     assert done.status == 0, done.says()
 

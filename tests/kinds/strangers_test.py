@@ -103,7 +103,7 @@ def test_the_launcher_listens_at_the_loopback_address_only(run):
     assert ports(run.process.pid) == [(struct.unpack("=I", socket.inet_aton(address))[0], port)] and address == "127.0.0.1"
 
 
-def test_goes_on_whoever_connects(run):
+def test_strangers_do_not_end_the_run(run):
     """Ten times as many connections as files that the run's processes may open."""
     connections = []
     try:
@@ -213,6 +213,6 @@ def test_the_store_answers_those_who_know_the_name(run):
     assert len(answer) == 12 and struct.unpack("=Iq", answer)[1] > 2, answer
 
 
-def test_ends_as_if_nobody_had_come(run):
+def test_strangers_do_not_change_the_end(run):
     run.wait_for_steps(1)
     assert run.end() == 143 and "strata: stopped by SIGTERM after step " in run.said(), run.said()

@@ -1,5 +1,5 @@
-"""What the machine lacks is told as such: standard streams that are closed, a full disk, no threads, no memory, a folder that is gone. Nothing
-but a mistake in the code is an "internal error", and no command prints the inner words of a library."""
+"""Lacking resources of the machine are reported as such: standard streams that are closed, a full disk, no threads, no memory, a folder that is
+gone. Nothing but a mistake in the code is an "internal error", and no command prints the inner words of a library."""
 import errno
 import itertools
 import json
@@ -91,7 +91,7 @@ def test_closed_streams(shell, tmp_path, command, streams):
         assert path.is_dir() or b"tokens/s" not in path.read_bytes(), f"{path} holds what was printed"
 
 
-# --- what the machine lacks ------------------------------------------------------------------------------------------------------------
+# --- lacking resources ----------------------------------------------------------------------------------------------------------------
 
 def limit(name, value):
     return lambda: resource.setrlimit(name, (value, value))
@@ -128,7 +128,7 @@ def test_little_memory(shell, mebibytes):
     assert done.returncode in (0, 3) and (mebibytes > 480 or "ulimit -v" in done.stderr), told(done)
 
 
-def test_nobody_reads(shell):
+def test_an_output_without_a_reader(shell):
     """`strata ... | head -1` is no full disk."""
     for words in (("config", "reference"),):
         started = subprocess.Popen([shell.strata, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.environment,
@@ -138,7 +138,7 @@ def test_nobody_reads(shell):
         assert started.wait() in (0, 141) and not said, said
 
 
-def test_a_full_disk_is_told(shell):
+def test_a_full_disk_is_reported(shell):
     with open("/dev/full", "w") as full:
         done = subprocess.run([shell.strata, "config", "show", str(shell.config)], stdout=full, stderr=subprocess.PIPE, text=True, env=shell.environment)
     assert done.returncode == 3 and "No space left on device" in done.stderr, told(done)
@@ -178,7 +178,7 @@ def test_no_words_of_libraries_between_ranks(shell):
 # --- the stack is full -----------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.full
-def test_a_stack_that_is_full_is_told(shell):
+def test_a_full_stack_is_reported(shell):
     """With a stack of 64 KiB every run ends, and says something."""
     done = shell.run("train", shell.config, "--quiet", before=limit(resource.RLIMIT_STACK, 64 << 10))
     assert done.returncode == 0 or re.search("strata|libtorch", done.stderr), told(done)

@@ -119,7 +119,7 @@ def check_said(answer, name, *words):
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 @pytest.mark.parametrize("type", FILES | TEXTS | NO_TOKENS)
-def test_other_files_are_no_tokens(trials, tmp_path, plugin, type):
+def test_other_files_are_not_tokens(trials, tmp_path, plugin, type):
     content, word = FILES.get(type) or ({**TEXTS, **NO_TOKENS}[type], "text")
     for name in ("tokens.bin", "tokens.u32.bin", "tokens"):
         (tmp_path / name).write_bytes(content if "text" in word else content + bytes(-len(content) % 4))
@@ -144,7 +144,7 @@ def test_ids_of_another_type(trials, tmp_path, type):
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_what_is_no_file(trials, tmp_path, plugin):
+def test_paths_that_are_not_files(trials, tmp_path, plugin):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").touch()
@@ -162,7 +162,7 @@ def test_what_is_no_file(trials, tmp_path, plugin):
 
 
 @pytest.mark.parametrize("type", FILES)
-def test_other_files_are_no_text(trials, tmp_path, type):
+def test_other_files_are_not_text(trials, tmp_path, type):
     content, word = FILES[type]
     (tmp_path / "folder").mkdir()
     for name in ("text.txt", "lines.jsonl", "text", "folder/text.txt"):
@@ -176,7 +176,7 @@ def test_other_files_are_no_text(trials, tmp_path, type):
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.json", "corpus.ndjson", "corpus.txt", "corpus"])
 @pytest.mark.parametrize("type", TEXTS)
-def test_text_is_packed_as_what_it_is(trials, tmp_path, name, type):
+def test_text_is_packed_by_its_content(trials, tmp_path, name, type):
     content = TEXTS[type]
     path = tmp_path / name
     path.write_bytes(content)
@@ -219,7 +219,7 @@ def test_every_command_that_opens_data(strata, plugins, tmp_path, command):
     check_refused(run([strata, *words], env=environment, cwd=tmp_path), "wide.bin: every second token is", "token_type")
 
 
-def test_what_data_info_and_show_are_told(strata, plugins, tmp_path):
+def test_data_info_and_show_obey_the_plugin(strata, plugins, tmp_path):
     """The plugin and its options are obeyed."""
     (tmp_path / "wide.bin").write_bytes(ids("I", 1000, 70000))
     environment = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins)}

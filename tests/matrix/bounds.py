@@ -1,4 +1,4 @@
-"""How far a run may be from its reference: a few roundings of its precision, whatever was run.
+"""How far a run may be from its reference: a few roundings of its precision, for any combination.
 
 Layouts sum the same numbers in another order, and a sum of N numbers is then another one by about sqrt(N) roundings. Optimizers have
 settings here (combinations.py) with which they pass on such a difference and do not blow it up, so bounds hold in every step.

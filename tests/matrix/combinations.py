@@ -1,4 +1,4 @@
-"""What can be combined: the axes, made from the registry, and the rules by which a combination is refused: the conflicts that
+"""The possible combinations: the axes, made from the registry, and the rules by which a combination is refused: the conflicts that
 `strata config conflicts` lists, and what single plugins refuse. Which features a plugin has, the program says; a combination has those of its
 choices, and those that FEATURES finds in it. frozen_test.py keeps both from changing unseen."""
 import collections
@@ -285,7 +285,7 @@ class Space:
 def _indivisible_ranks(_, combination):
     ranks, stages = combination.number("ranks"), combination.number("stages")
     return ranks % (stages * combination.tensor) and (
-        rf"parallel: world size {ranks} \(.*\) cannot be divided by pipeline {stages} x tensor {combination.tensor}") or None
+        rf"parallel: world size {ranks} \(.*\) is not divisible by pipeline {stages} x tensor {combination.tensor}") or None
 
 
 def _indivisible_batch(_, combination):
@@ -297,7 +297,7 @@ def _indivisible_batch(_, combination):
 def _late_updates_and_other_policies(_, combination):
     policy = combination["policy"].label
     return policy != "plain" and "offload.updates_at_end=0.5" in combination["offload"].settings and (
-        rf"offload\.updates_at_end is 0\.5, which does nothing: step_policy is {policy}, .*; set step_policy: plain") or None
+        rf"offload\.updates_at_end is 0\.5, which has no effect: step_policy is {policy}, .*; set step_policy: plain") or None
 
 
 def _parameters_stay_below_stage_3(_, combination):
@@ -322,7 +322,7 @@ def _more_chunks_than_layers(space, combination):
 def _fewer_micro_batches_than_stages(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
-        rf"as there are stages, {stages}; {micro_batches} micro-batches per step \(train.accumulation\) do not make such groups") or None
+        rf"needs at least {stages}, the number of stages; {micro_batches} micro-batches per step \(train.accumulation\) cannot be split into such groups") or None
 
 
 def _too_few_micro_batches_for_dualpipe(_, combination):
@@ -345,7 +345,7 @@ def _compressed_and_all_reduced(space, combination):
 
 def _weights_travel_in_one_way(_, combination):
     return combination["precision"].label == "fp8:gather=fp8" and "weights_on_wire=int8" in combination["partitioner"].label and (
-        r"weights_on_wire is int8 and the precision policy has weights travel as it multiplies them; .*: leave weights_on_wire out") or None
+        r"weights_on_wire is int8 and the precision policy sends weights in its own 8-bit format; leave weights_on_wire or that option") or None
 
 
 def _rows_of_a_tie(_, combination):
@@ -362,7 +362,7 @@ def _indivisible_shards(space, combination):
 def _indivisible_updates_of_2bw(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "pipedream:version=2bw" and micro_batches % stages and (
-        rf"micro_batches_per_update is {stages}, as there are stages, and does not divide the {micro_batches} micro-batches") or None
+        rf"micro_batches_per_update is {stages}, the number of stages, and does not divide the {micro_batches} micro-batches") or None
 
 
 class Conflict:

@@ -58,5 +58,5 @@ def test_conflicts_are_as_frozen(space):
     assert text == FROZEN.read_text()
 
 
-def test_the_matrix_knows_every_feature(space):
+def test_the_matrix_has_every_feature(space):
     assert {row[place] for row in space.program.conflicts() for place in ("first", "second")} == set(FEATURES)

@@ -1,4 +1,4 @@
-"""Runs combinations of plugins and says where one is not what it must be.
+"""Runs combinations of plugins and reports wrong ones.
 
 What a run must equal, over STEPS steps:
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and

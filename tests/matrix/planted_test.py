@@ -1,4 +1,4 @@
-"""What the matrix's bounds see: partitioners with a planted defect must fail them, and the same without it must pass.
+"""The matrix's bounds find defects: partitioners with a planted defect must fail them, and the same without it must pass.
 
 - miscounts: one micro-batch of one rank, of 8 (--full: of 16 too) in a step, is lost or counted twice, in one of the run's steps: the
   first, one in the middle, or the last.

@@ -1,4 +1,4 @@
-"""What the program says of features and their conflicts, and of the chunks that a schedule runs."""
+"""The program's answers about features and their conflicts, and about the chunks that a schedule runs."""
 import functools
 
 from engine import set_arguments

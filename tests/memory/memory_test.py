@@ -1,4 +1,4 @@
-"""What runs hold, against what `strata plan` says they will.
+"""The memory of runs compared with the figures of `strata plan`.
 
 1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks and
    for pythia-14m on 2 and 4, with --full for pythia-70m and 160m too.

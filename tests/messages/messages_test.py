@@ -1,4 +1,4 @@
-"""What `strata` says of a wrong command line, a machine that is too small, a run that is killed: who reads it knows what to do."""
+"""Messages about a wrong command line, a machine that is too small, a run that is killed: each names the remedy."""
 import json
 import os
 import re
@@ -65,7 +65,7 @@ def test_killed(shell):
 
 def test_once(shell):
     """A failure of all ranks is said once."""
-    said = shell.expect(2, ["Its last words are above"], "train", shell.config, "--nproc", "2", "--export", "nowhere/deep")
+    said = shell.expect(2, ["Its last output is above"], "train", shell.config, "--nproc", "2", "--export", "nowhere/deep")
     assert said.count("nowhere/deep") == 1, f"says it {said.count('nowhere/deep')} times: {said}"
 
 

@@ -1,4 +1,4 @@
-"""What `strata` writes on a terminal."""
+"""Output of `strata` on a terminal."""
 import re
 
 import pytest
@@ -16,5 +16,5 @@ def test_pipes_of_mpirun(shell):
 def test_asked_to_stop(shell, ranks):
     """The answer to a signal stands on a line of its own, not behind the bar."""
     seen = shell.on_terminal("train", shell.config, "--set", "train.steps=100000", *ranks, signalled=b"step 3/")
-    before = re.search(r"([^\n]*)strata: asked to stop", seen)
+    before = re.search(r"([^\n]*)strata: stopping after the current step", seen)
     assert before and not before[1].strip("\r"), f"stands behind '{before and before[1]}': {seen[-600:]!r}"

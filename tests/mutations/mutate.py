@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants the defects of defects.py in the sources, one after the other, and demands that the test named beside each fails.
+"""Plants the defects of defects.py in the sources, one after the other, and demands that the test named with each fails.
 
   tests/mutations/mutate.py                      # all, in build/release
   tests/mutations/mutate.py lamb streams         # those with a name that begins so

@@ -102,7 +102,7 @@ def test_control(packages, name):
     assert name == "strata" or f"strata (= {packages.fields['strata']['Version']})" in fields["Depends"]
 
 
-def test_depends_is_what_files_need(packages):
+def test_depends_equals_the_needs_of_files(packages):
     """Every library that an ELF file of `tree` asks for is in the tree, is libtorch's, or comes with a package of Depends, which is new enough."""
     tree, depends = packages.trees["strata"], packages.fields["strata"]["Depends"]
     inside = {path.name for path in files_below(tree)} | {path.name for path in tree.rglob("*.so*")}
@@ -134,7 +134,7 @@ def check_places(tree, places):
             assert not found, f"{path.relative_to(tree)} holds a place of this machine: {content[found.start():found.start() + 160]!r}"
 
 
-def test_no_file_holds_a_place_of_this_machine(packages, tarball, repository, build, torch, folder):
+def test_no_file_holds_a_path_of_this_machine(packages, tarball, repository, build, torch, folder):
     home = pathlib.Path.home()
     places = [repository, build, torch.resolve(), folder, *([home] if len(home.parts) > 1 else [])]
     for tree in (*packages.trees.values(), tarball):
@@ -161,7 +161,7 @@ def test_contents(packages):
     assert not any(path.suffix == ".so" for path in lists["strata-sdk"]), "libraries are the runtime's"
 
 
-def test_what_brings_libtorch_is_said(tarball, clean_environment, torch, torch_version, tmp_path):
+def test_the_source_of_libtorch_is_named(tarball, clean_environment, torch, torch_version, tmp_path):
     if pathlib.Path(f"/opt/strata/torch-{torch_version}").exists():
         pytest.skip("/opt/strata has a libtorch: what is said without one is not tested")
     (tmp_path / "home").mkdir()

@@ -151,7 +151,7 @@ def test_sgd(parameters):
 
 
 @pytest.mark.parametrize("rules, words", [
-    ('[{match: "*.biass", weight_decay: 0}]', ["--set", "parameters[0].match", "fits no parameter", ".bias"]),
+    ('[{match: "*.biass", weight_decay: 0}]', ["--set", "parameters[0].match", "matches no parameter", ".bias"]),
     ('[{match: "*.bias", weight_decay: 0}, {match: "gpt_neox.embed_inn.weight", trainable: false}]', ["parameters[1].match", "gpt_neox.embed_in.weight"]),
     ('[{match: "*.bias", weight_decya: 0}]', ["parameters[0].weight_decya", "did you mean weight_decay?"]),
     ('[{match: "*.bias"}]', ["parameters[0]", "trainable"]),

@@ -1,4 +1,4 @@
-"""What `strata plan` says: of many ranks, in seconds; of a memory budget, by plans of the micro-batch it names and the next; of wrong
+"""Output of `strata plan`: of many ranks, in seconds; of a memory budget, by plans of the micro-batch it names and the next; of wrong
 input, in one line that names what was found."""
 import json
 import pathlib

@@ -21,7 +21,7 @@ def test_lines_of_the_first_page_have_140_columns():
     assert not [line for line in text("README.md").splitlines() if len(line) > 140]
 
 
-def test_the_picture_is_what_its_command_draws(strata):
+def test_the_picture_equals_its_commands_output(strata):
     command, = re.findall(r"^(strata schedule show .*) > (\S+)$", text("README.md"), re.MULTILINE)
     drawn = call([strata, *shlex.split(command[0])[1:]])
     assert drawn == text(f"examples/{command[1]}") and len(drawn) <= 40_000

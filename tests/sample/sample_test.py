@@ -60,7 +60,7 @@ def sampling(engine):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_it_goes_on_as_it_learned(sampling, layout):
+def test_the_text_continues_as_learned(sampling, layout):
     ranks, settings = LAYOUTS[layout]
     prompt, text = LEARNED[:10], (2 * LEARNED)[10:100]
     made = sampling.sample("--prompt", prompt, "--tokens", len(text.encode()), "--temperature", 0, ranks=ranks, settings=settings)
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_text(sampling, layout):
         assert (3 * LEARNED)[LEARNED.index(" jumps"):].encode().startswith(bytes(sampling.sample(*words, "--top-k", 1)["tokens"]))
 
 
-def test_an_export_says_the_same_as_the_checkpoint(sampling):
+def test_an_export_writes_the_checkpoints_text(sampling):
     words = ["--prompt", "lazy", "--tokens", 30]
     assert sampling.sample(*words) == sampling.sample(*words, weights=["--init", pathlib.Path(sampling.engine.work) / "learned export"])
 
@@ -145,7 +145,7 @@ REFUSED = {
     "an unknown token": (["--prompt-tokens", "5,257"], None, ["token 1, counted from 0, is 257", "0 to 256"]),
     "no numbers": (["--prompt-tokens", "5,x"], None, ["'5,x'", "separated by commas"]),
     "no checkpoint": (["--prompt", "a"], ["--checkpoint", "nowhere"], ["nowhere"]),
-    "no end": (["--prompt", "a", "--document-end", "soon"], None, ["'soon'", "none, auto or a token's number"]),
+    "no end": (["--prompt", "a", "--document-end", "soon"], None, ["'soon'", "none, auto or a token id"]),
 }
 
 
@@ -167,7 +167,7 @@ def test_a_model_of_other_tokens_than_bytes(sampling, tmp_path):
     export = tmp_path / "export"
     call([sampling.engine.strata, "train", sampling.config, "--quiet", "--export", export, *set_arguments(sizes)], env=sampling.engine.environment)
     done = sampling.engine.run(*sampling.words("--prompt", "a", weights=["--init", export], settings=sizes[1:2]))
-    assert done.returncode == 2 and not done.stdout and "from 256 on with probability 0.8" in done.stderr and "give the --tokenizer" in done.stderr
+    assert done.returncode == 2 and not done.stdout and "256 or above with probability 0.8" in done.stderr and "give the --tokenizer" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--tokens", "0"], ["--top-p", "1.5"], ["--temperature", "-1"], ["--prompt-tokens", "1"], ["--format", "csv"]], ids=" ".join)

@@ -1,4 +1,4 @@
-"""What a tokenizer.json asks for and Strata does not do is refused, with the key, and nothing is written."""
+"""Features of a tokenizer.json that Strata does not have are refused, with the key, and nothing is written."""
 import json
 
 import pytest

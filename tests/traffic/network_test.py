@@ -1,4 +1,4 @@
-"""What ranks put on a network, by its interfaces' counters, against the logical bytes of the run's summary.
+"""The bytes of ranks on a network, by its interfaces' counters, compared with the logical bytes of the run's summary.
 
 Every rank runs in a network namespace of its own, its only way to the others a virtual Ethernet interface: a pair of them for two
 ranks, a bridge between more. The communicator is gloo, over TCP. Bytes are those of a run of FIRST + MORE steps less those of one of

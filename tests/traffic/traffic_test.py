@@ -1,4 +1,4 @@
-"""What runs send, against what the partitioners' headers and `strata plan` say they will.
+"""The bytes that runs send, compared with the partitioners' headers and `strata plan`.
 
 Logical bytes (what the best algorithm of each collective sends) that every rank of a run sends in one step: the difference of a
 run of two steps and one of one. They are counted above the communicator, so ranks are threads. They are the plan's, collective by collective, and over ddp's exactly the

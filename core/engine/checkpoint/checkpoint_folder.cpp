@@ -116,7 +116,7 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
   // A folder that cannot be looked into may hold some: a run that took it for empty would begin anew.
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    throw EnvironmentError("{}: cannot be looked into: {}", path_.string(), describe_errno(error.value()));
+    throw EnvironmentError("{}: cannot be read: {}", path_.string(), describe_errno(error.value()));
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -155,7 +155,7 @@ std::optional<std::int64_t> CheckpointFolder::finite_below(std::int64_t step) co
 void CheckpointFolder::lock() {
   const Place place{path_.string()};
   if (const std::error_code error = data::make_folders(path_.string()))
-    throw_cannot_open(path_.string(), "checkpoint.path names a folder that cannot be made", error.value());
+    throw_cannot_open(path_.string(), "checkpoint.path names a folder that cannot be created", error.value());
   if (::access(path_.c_str(), R_OK | X_OK) != 0)
     throw_cannot_open(path_.string(), "checkpoint.path names a folder that cannot be opened", errno);
   if (::access(path_.c_str(), W_OK) != 0)
@@ -171,7 +171,7 @@ void CheckpointFolder::lock() {
   }
   if (lock_->taken() == FolderLock::Taken::NotSupported)
     spdlog::warn(
-        "{}: the file system has no locks ({}), so a second run that saves here would not be noticed; give each run a "
+        "{}: the file system has no locks ({}), so a second run that saves here would not be detected; give each run a "
         "checkpoint.path of its own",
         path_.string(), lock_->text());
   owner_ = new_owner();
@@ -180,7 +180,7 @@ void CheckpointFolder::lock() {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(latest, error);
   if (fs::exists(status) && !fs::is_symlink(status) && !fs::is_regular_file(status))
-    throw UserError(Place{latest.string()}, "is in the place of the link to the latest checkpoint; move it away");
+    throw UserError(Place{latest.string()}, "is where the link to the latest checkpoint belongs; move it away");
 }
 
 void CheckpointFolder::clean_up() noexcept {
@@ -201,7 +201,7 @@ void CheckpointFolder::remove_temporaries() const {
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
     if (const auto name = parse_temporary(entry->path().filename().string())) found.emplace_back(entry->path(), *name);
   for (const auto& [path, name] : found) {
-    // A run of this host would hold the lock. One of another host may have lost it, with its network, and go on.
+    // A run of this host would hold the lock. One of another host may have lost it with its network, and continue.
     const bool gone = !name.owner || is_gone(*name.owner) || (alone && is_of_this_host(*name.owner));
     if (!gone && lock_->age_s(path) < left_after_s) {
       spdlog::warn("{}: a run on another host was saving this less than {} hours ago; remove it if that run has ended",
@@ -220,7 +220,7 @@ fs::path CheckpointFolder::begin(std::int64_t step) {
   std::error_code error;
   fs::remove_all(temporary, error);
   if (!fs::create_directory(temporary, error))
-    throw EnvironmentError("{}: cannot be made: {}", temporary.string(), describe_errno(error.value()));
+    throw EnvironmentError("{}: cannot be created: {}", temporary.string(), describe_errno(error.value()));
   return temporary;
 }
 
@@ -296,7 +296,7 @@ void CheckpointFolder::point_latest_to(std::int64_t step) {
     std::error_code ignored;
     data::remove_or_warn(temporary);
     if (!may_lack(error.value()))
-      throw EnvironmentError("{}: cannot be pointed to {}: {}", link.string(), target, describe_errno(error.value()));
+      throw EnvironmentError("{}: cannot be linked to {}: {}", link.string(), target, describe_errno(error.value()));
     std::string problem = "a link: " + describe_errno(error.value());
     fs::remove(link, ignored);  // one that names an earlier step is worse than none
     try {
@@ -309,8 +309,8 @@ void CheckpointFolder::point_latest_to(std::int64_t step) {
     if (!std::exchange(warned_of_latest_, true))
       spdlog::warn("{}: {}", link.string(),
                    fs::exists(link, ignored)
-                       ? "is a file that names the last checkpoint, as it cannot be " + problem
-                       : "cannot be made (" + problem + "); --resume goes on from the highest step instead");
+                       ? "is a file that names the latest checkpoint, because it cannot be " + problem
+                       : "cannot be created (" + problem + "); --resume continues from the highest step instead");
   }
   data::flush_folder(path_.string());
 }
@@ -338,7 +338,7 @@ TrainingCheckpoint read_latest(const std::string& path) {
   const fs::path resolved = resolve_latest(path);
   std::error_code error;
   if (!fs::is_directory(resolved, error))
-    throw UserError("{}: there is no such folder; a checkpoint, or a folder of them, is wanted here", path);
+    throw UserError("{}: does not exist; give a checkpoint or a folder of checkpoints", path);
   const CheckpointFolder folder(resolved);
   const std::optional<std::int64_t> latest = folder.latest();
   return TrainingCheckpoint::read(latest ? folder.of_step(*latest) : resolved);

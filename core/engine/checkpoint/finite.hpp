@@ -19,7 +19,6 @@ std::string not_finite_text(const at::Tensor& values, std::int64_t begin, const 
 void check_finite(const at::Tensor& values, std::int64_t begin, const Place& place, const std::string& name);
 
 constexpr const char* not_finite_remedy =
-    "; the training that made these weights had diverged or they were damaged: take others, such as an earlier "
-    "checkpoint's";
+    "; the training diverged, or the weights are damaged: use other weights, such as those of an earlier checkpoint";
 
 }  // namespace strata::checkpoint

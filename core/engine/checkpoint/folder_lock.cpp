@@ -50,13 +50,13 @@ std::uint32_t own_place() {
   return static_cast<std::uint32_t>(place);
 }
 
-// What the holder wrote; it may be writing now.
+// The text that the holder wrote; possibly unfinished.
 std::string read_description(int handle) {
   std::array<char, 512> text{};
   const ssize_t got = ::pread(handle, text.data(), text.size(), 0);
   std::string line(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   line.resize(std::min(line.find('\n'), line.size()));
-  return line.empty() ? "a process that has not named itself" : text::one_line(line);
+  return line.empty() ? "an unknown process" : text::one_line(line);
 }
 
 // True if the file is still the one of that name, and not one that its holder has removed meanwhile.
@@ -79,7 +79,7 @@ std::optional<std::uint64_t> parse_hexadecimal(std::string_view text) {
 Owner new_owner() {
   Owner owner{own_place(), static_cast<std::uint32_t>(::getpid()), 0};
   if (::getrandom(&owner.nonce, sizeof owner.nonce, 0) != sizeof owner.nonce)
-    throw EnvironmentError("the system gives no random numbers: {}", describe_errno(errno));
+    throw EnvironmentError("the system provides no random numbers: {}", describe_errno(errno));
   return owner;
 }
 

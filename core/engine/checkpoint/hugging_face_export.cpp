@@ -76,12 +76,12 @@ fs::path final_name(const fs::path& folder) {
   return name.has_filename() ? name : name.parent_path();  // "out/" is "out"
 }
 
-// A new folder beside the one to write, which gets its name at the end.
+// A new folder next to the one to write, renamed to it at the end.
 fs::path make_temporary(const fs::path& folder) {
   const fs::path temporary = data::temporary_name(folder.string());
   if (::mkdir(temporary.c_str(), 0777) == 0) return temporary;
   const int error = errno;
-  throw_cannot_open(folder.string(), ("cannot be made in " + folder.parent_path().string()).c_str(), error);
+  throw_cannot_open(folder.string(), ("cannot be created in " + folder.parent_path().string()).c_str(), error);
 }
 
 bool is_mount_point(const fs::path& folder) {
@@ -99,21 +99,21 @@ void check_export_folder(const fs::path& folder, const std::string* config_text)
   std::error_code error;
   const fs::file_status status = fs::symlink_status(name, error);
   if (fs::is_symlink(status))
-    throw UserError(place, "is a link to a folder that does not exist; name the folder itself");
+    throw UserError(place, "is a link to a folder that does not exist; give the folder itself");
   if (fs::exists(status)) {
-    if (!fs::is_directory(status)) throw UserError(place, "is a file; a folder to export into is wanted");
+    if (!fs::is_directory(status)) throw UserError(place, "is a file; give a folder to export into");
     if (fs::exists(name / checkpoint_file_name, error) || !CheckpointFolder(name).steps().empty())
-      throw UserError(place, "holds checkpoints of a run, which an export does not overwrite; name a new folder");
+      throw UserError(place, "holds checkpoints of a run, which an export does not overwrite; give a new folder");
     const bool empty = fs::is_empty(name, error);
-    if (error) throw_cannot_open(folder.string(), "cannot be looked into", error.value());
+    if (error) throw_cannot_open(folder.string(), "cannot be read", error.value());
     if (!empty) {
       throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
     }
     if (is_mount_point(name))
-      throw UserError(place, "is a file system of its own, whose folder cannot be replaced; name a new folder in it");
+      throw UserError(place, "is a mount point, which cannot be replaced; give a new folder inside it");
   }
   if (!fs::is_directory(name.parent_path(), error))
-    throw UserError(place, "cannot be made: {} is no folder", name.parent_path().string());
+    throw UserError(place, "cannot be created: {} is not a folder", name.parent_path().string());
   if (config_text != nullptr) text::JsonDocument(*config_text, {(name / "config.json").string()}).object();
   data::remove_or_warn(make_temporary(name));
 }
@@ -149,8 +149,7 @@ void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std
     shards_.push_back(std::make_unique<SafetensorsWriter>((temporary_.path / name).string(), cut[i],
                                                           std::map<std::string, std::string>{{"format", "pt"}}));
     for (const TensorSpec& spec : cut[i]) {
-      if (!writer_of_.try_emplace(spec.name, shards_.back().get()).second)
-        throw Bug("two tensors of the name {}", spec.name);
+      if (!writer_of_.try_emplace(spec.name, shards_.back().get()).second) throw Bug("two tensors named {}", spec.name);
       weight_map[spec.name] = name;
       total += bytes_of(spec);
     }
@@ -162,12 +161,12 @@ void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std
 
 void HuggingFaceExporter::write_range(const std::string& external, std::int64_t begin, const at::Tensor& source) {
   const auto writer = writer_of_.find(external);
-  if (writer == writer_of_.end()) throw Bug("{}: was not announced to hold a tensor {}", folder_.string(), external);
+  if (writer == writer_of_.end()) throw Bug("{}: tensor {} was not declared", folder_.string(), external);
   check_finite(source, begin, Place{folder_.string()}, "tensor '" + external + "'");
   constexpr double largest_fp16 = 65504.0;
   if (in_fp16_.contains(external) && source.numel() > 0 && source.abs().max().item<double>() > largest_fp16)
     throw UserError(Place{folder_.string()},
-                    "tensor '{}' holds values beyond 65504, the largest of fp16; export it in bf16 or fp32",
+                    "tensor '{}' has values above 65504, the maximum of fp16; export it in bf16 or fp32",
                     text::one_line(external));
   writer->second->write_range(external, begin, source);
 }
@@ -183,9 +182,9 @@ void HuggingFaceExporter::finish() {
     const int error = errno;
     if (error == ENOTEMPTY || error == EEXIST || error == ENOTDIR) {
       throw UserError(Place{folder_.string()},
-                      "was filled by someone else meanwhile and is not overwritten; export into a new folder");
+                      "was filled by another process in the meantime and is not overwritten; export into a new folder");
     }
-    throw EnvironmentError("{}: cannot be given its name: {}", folder_.string(), describe_errno(error));
+    throw EnvironmentError("{}: cannot be renamed: {}", folder_.string(), describe_errno(error));
   }
   temporary_.path.clear();
   temporary_.lock->follow(folder_);

@@ -40,10 +40,12 @@ bool is_within(const std::string& path) {
 HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.string()) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    throw UserError(Place{path_}, "is no folder; one with config.json and model.safetensors is wanted here");
+    throw UserError(Place{path_}, "is not a folder; give a folder with config.json and model.safetensors");
   }
   const fs::path config = folder / "config.json";
-  if (!is_there(config)) throw UserError(Place{path_}, "holds no config.json, which says what its model is");
+  if (!is_there(config))
+    throw UserError(Place{path_},
+                    "has no config.json, which describes the model; give a folder in Hugging Face format");
   const data::InputFile file(config.string());
   if (file.size() > config_limit) throw UserError(Place{config.string()}, "is too large for a model's configuration");
   config_text_.resize(file.size());
@@ -77,11 +79,11 @@ void HuggingFaceFolder::add_shards(const fs::path& folder, const fs::path& index
     std::unique_ptr<SafetensorsFile>& opened = files_[shard];
     if (!opened) {
       if (!is_there(folder / shard))
-        throw UserError(place, "names the file {}, which is not there", text::one_line(shard));
+        throw UserError(place, "names the file {}, which does not exist", text::one_line(shard));
       opened = std::make_unique<SafetensorsFile>((folder / shard).string());
     }
     if (!opened->tensors().contains(name)) {
-      throw UserError(place, "places tensor '{}' in {}, which does not hold it", text::one_line(name),
+      throw UserError(place, "places tensor '{}' in {}, which does not contain it", text::one_line(name),
                       text::one_line(shard));
     }
     tensors_[name] = opened.get();
@@ -122,9 +124,10 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
   if (!missing.empty()) text += "; missing: " + text::first_of(missing, shown);
   if (!unexpected.empty()) text += "; unknown to the model: " + text::first_of(unexpected, shown);
   if (text.empty()) return;
-  throw UserError(Place{folder_->path()},
-                  "the weights are not this model's{}; does the model's config agree with the folder's config.json?",
-                  text);
+  throw UserError(
+      Place{folder_->path()},
+      "the weights do not match this model{}; check that the model's options agree with the folder's config.json",
+      text);
 }
 
 // Flat, as the model has it.
@@ -156,9 +159,8 @@ void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::in
     read(sources[i], begin, end, other);
     if (at::equal(destination, other)) continue;
     throw UserError(Place{folder_->path()},
-                    "holds the tensors '{}' and '{}', which are one parameter of this model, with different values; if "
-                    "config.json has tie_word_embeddings: true, or leaves it out, set it to false to keep both, or "
-                    "else remove the one that is wrong",
+                    "holds the tensors '{}' and '{}', which are one parameter of this model, with different values; to "
+                    "keep both, set tie_word_embeddings to false in config.json, otherwise remove the wrong one",
                     sources.front().external, sources[i].external);
   }
 }

@@ -50,10 +50,10 @@ void check_value(const text::JsonValue& saved) {
   for (const auto& [type, value] : saved.members()) {
     if (type == "integer") value.integer();
     if (type == "number")
-      value.check(value.text().size() == 16 && is_hexadecimal(value.text()), "it must be of 16 hexadecimal digits");
+      value.check(value.text().size() == 16 && is_hexadecimal(value.text()), "it must have 16 hexadecimal digits");
     if (type == "text") value.text();
     if (type == "bytes" || type == rank_bytes_type)
-      value.check(is_hexadecimal(value.text()), "it must be of pairs of hexadecimal digits");
+      value.check(is_hexadecimal(value.text()), "it must consist of pairs of hexadecimal digits");
   }
 }
 
@@ -98,7 +98,7 @@ void MeasuredState::text(std::string_view name, std::string_view value) {
   try {
     nlohmann::json(std::string(value)).dump();
   } catch (const nlohmann::json::exception&) {
-    throw Bug("{} saves a text that is not UTF-8 under {}; bytes() takes anything", plugin_, text::one_line(name));
+    throw Bug("{} saves a text that is not UTF-8 under {}; save it with bytes()", plugin_, text::one_line(name));
   }
   add(name, "text", std::string(value));
 }
@@ -136,7 +136,7 @@ PluginFileWriter::PluginFileWriter(const std::filesystem::path& folder, const st
 
 void PluginFileWriter::write(const std::string& slot, std::string_view name, std::span<const std::byte> value) {
   const bool announced = next_ < writer_.order().size() && writer_.order()[next_] == tensor_name(next_, slot, name);
-  if (!announced) throw Bug("{}: save() gives other names the second time: {}", slot, name);
+  if (!announced) throw Bug("{}: save() returns other names the second time: {}", slot, name);
   const std::string& tensor = writer_.order()[next_++];
   // Read alone: the values are the plugin's.
   writer_.write_range(tensor, 0,
@@ -163,11 +163,11 @@ PluginFile::PluginFile(const std::filesystem::path& path) {
     for (const auto& [name, entry] : file_->tensors()) {
       const std::size_t first = name.find('|'), second = name.find('|', first + 1);
       if (second == std::string::npos || entry.dtype != at::kByte || entry.shape.size() != 1)
-        throw UserError(Place{path.string()}, "tensor '{}' is no bytes of a plugin", text::one_line(name));
+        throw UserError(Place{path.string()}, "tensor '{}' is not the state of a plugin", text::one_line(name));
       tensors_[{name.substr(first + 1, second - first - 1), name.substr(second + 1)}] = name;
     }
   } catch (const UserError& error) {
-    throw DamagedCheckpoint(std::string(error.what()) + "; this is not what Strata writes");
+    throw DamagedCheckpoint(std::string(error.what()) + "; the file was not written by Strata");
   }
 }
 
@@ -193,12 +193,12 @@ std::vector<std::byte> PluginFile::bytes(const std::string& slot, std::string_vi
 const nlohmann::json& PluginStateReader::value(std::string_view name, const char* type) const {
   const std::string key(name);
   if (!contains(name))
-    throw UserError("{}: holds no value {} of {}; it was saved by another version of that plugin", origin_, key,
+    throw UserError("{}: has no value {} of {}; it was saved by another version of that plugin", origin_, key,
                     saved_.plugin);
   const auto found = saved_.values.find(key);
   if (found == saved_.values.end() || !found->contains(type))
-    throw UserError("{}: the value {} of {} is no {}; it was saved by another version of that plugin", origin_, key,
-                    saved_.plugin, type);
+    throw UserError("{}: the value {} of {} is not of type {}; it was saved by another version of that plugin", origin_,
+                    key, saved_.plugin, type);
   return (*found)[type];
 }
 

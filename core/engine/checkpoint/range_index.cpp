@@ -72,7 +72,7 @@ RangeIndex::RangeIndex(const std::filesystem::path& folder, const std::vector<Sa
     if (twice != ranges.end())
       throw DamagedCheckpoint(
           Place{shard_paths_[static_cast<std::size_t>((twice + 1)->shard)]},
-          "holds " + shown(key.parameter, key.state, twice->begin, twice->end) + ", which stand elsewhere too");
+          "holds " + shown(key.parameter, key.state, twice->begin, twice->end) + ", which are stored twice");
   }
   settle(parameters);
   for (const auto& [key, ranges] : known_) check(key, ranges);
@@ -82,7 +82,8 @@ void RangeIndex::add(const SafetensorsFile& shard, std::int64_t number) {
   for (const auto& [text, entry] : shard.tensors()) {
     const std::optional<RangeName> name = parse_range_name(text);
     if (!name || entry.shape != std::vector<std::int64_t>{name->end - name->begin})
-      throw DamagedCheckpoint(Place{shard.path()}, "tensor '" + text::one_line(text) + "' is no range of a parameter");
+      throw DamagedCheckpoint(Place{shard.path()},
+                              "tensor '" + text::one_line(text) + "' is not a range of a parameter");
     const auto [found, is_new] = parameters_[name->parameter].try_emplace(name->state);
     State& state = found->second;
     if (is_new) {
@@ -92,7 +93,7 @@ void RangeIndex::add(const SafetensorsFile& shard, std::int64_t number) {
     if (state.parts != name->parts)
       throw DamagedCheckpoint(Place{shard.path()},
                               "'" + text::one_line(text) + "' is one of " + std::to_string(name->parts) +
-                                  " parts, and others of its parameter are of " + std::to_string(state.parts));
+                                  " parts, and other ranges of its parameter are of " + std::to_string(state.parts));
     if (state.dtype != entry.dtype)
       throw DamagedCheckpoint(Place{shard.path()}, shown(name->parameter, name->state, name->begin, name->end) +
                                                        " are of another type than the rest");
@@ -113,7 +114,7 @@ RangeIndex::RangeIndex(const std::filesystem::path& folder, std::vector<std::uin
   for (const auto& [text, entry] : file_->tensors()) {
     const std::optional<TensorName> name = parse_tensor_name(text);
     if (!name || entry.dtype != at::kLong || entry.shape.size() != 2 || entry.shape[1] != columns)
-      throw DamagedCheckpoint(Place{file_->path()}, "tensor '" + text::one_line(text) + "' is no table of ranges");
+      throw DamagedCheckpoint(Place{file_->path()}, "tensor '" + text::one_line(text) + "' is not a table of ranges");
     const auto [found, is_new] = parameters_[name->parameter].try_emplace(name->state);
     State& state = found->second;
     if (is_new) {
@@ -131,7 +132,7 @@ void RangeIndex::fail(const std::string& what) const {
   throw DamagedCheckpoint(Place{folder_.string()}, what);
 }
 
-// What is known of each state from its parameter.
+// The facts of each state that follow from its parameter.
 void RangeIndex::settle(const std::vector<SavedParameter>& parameters) {
   for (const SavedParameter& parameter : parameters) {
     const auto found = parameters_.find(parameter.name);

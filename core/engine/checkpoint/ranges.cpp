@@ -59,8 +59,7 @@ const data::InputFile& RangeSource::opened(std::int64_t shard) const {
   const data::InputFile& file = open_.front().second;
   if (file.size() != saved.bytes)
     throw EnvironmentError(
-        "{}: was cut or altered: it had {} bytes and has {} now, while it was in use; leave files alone while a run "
-        "reads them",
+        "{}: was changed while in use: it had {} bytes and now has {}; do not modify files while a run reads them",
         path.string(), saved.bytes, file.size());
   return file;
 }

@@ -42,7 +42,7 @@ Target target_of(const config::RunConfig& config, const std::string& from) {
   }
   const fs::path folder = resolve_latest(from);
   std::error_code error;
-  if (!fs::is_directory(folder, error)) throw UserError("--resume {}: there is no such folder", from);
+  if (!fs::is_directory(folder, error)) throw UserError("--resume {}: does not exist", from);
   return {folder, CheckpointFolder(folder).steps().empty()};
 }
 
@@ -69,7 +69,7 @@ class Loading {
     });
   }
 
-  // Every rank has read the folder by itself: on another host its path may lead to another one.
+  // Every rank has read the folder itself: on another host its path may denote another one.
   void check_same() const {
     const std::vector<std::int64_t> contents =
         group::gather_numbers(world(), device(), {static_cast<std::int64_t>(content_of(saved_))});
@@ -125,10 +125,10 @@ class Loading {
                                           saved_.data.samples, config_.data.path);
     const std::string remedy =
         "; a resumed run must keep its data. To train these weights on other data, export them (`strata checkpoint "
-        "export`) and begin a new run with model.init";
+        "export`) and start a new run with model.init";
     if (saved_.data.samples != data_.samples) throw UserError(saved_over + std::to_string(data_.samples) + remedy);
     if (saved_.data.content && data_.content && saved_.data.content != data_.content)
-      throw UserError("{}as many of other tokens{}", saved_over, remedy);
+      throw UserError("{}the same number of other samples{}", saved_over, remedy);
   }
 
   void load_pending() const {
@@ -153,14 +153,15 @@ class Loading {
     for (const auto& [slot, named] : plugins_.all()) {
       const SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
       const SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
-      if (of_all == nullptr && of_rank == nullptr) continue;  // chosen anew: differing_settings() tells
+      if (of_all = = nullptr&& of_rank = = nullptr) continue;  // newly chosen: differing_settings() reports it
+
       if (is_split && !same_layout && of_all == nullptr) refuse_other_layout(named.name);
       SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;
       if (!same_layout) values = values.of_all_ranks();
       if (values.state_version > named->state_version())
         throw UserError(
-            "{}: holds state of version {} of {}, and the plugin of this name here reads up to version {}; use the "
-            "plugin that saved it, or a newer one",
+            "{}: holds state of version {} of {}, and the plugin of this name reads up to version {}; use the plugin "
+            "that saved it, or a newer one",
             saved_.folder.string(), values.state_version, named.name, named->state_version());
       const PluginStateReader reader(saved_.folder.string(), values,
                                      {shared ? &*shared : nullptr, same_layout && own ? &*own : nullptr});
@@ -214,8 +215,8 @@ std::string earlier_checkpoints(const config::RunConfig& config, const std::stri
   const std::vector<std::int64_t> steps = CheckpointFolder(config.checkpoint.path).steps();
   if (steps.empty()) return "";
   return format(
-      "checkpoint.path: {} holds checkpoints of an earlier run, up to step-{}; go on from them with {}, or name "
-      "another folder",
+      "checkpoint.path: {} holds checkpoints of an earlier run, up to step-{}; continue with {}, or give another "
+      "folder",
       config.checkpoint.path, steps.back(), resume);
 }
 
@@ -252,8 +253,7 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
     const at::Device device = session.store().device();
     std::int64_t step = from_rank_0(world, device, leader ? folder.latest().value_or(-1) : 0);
     if (step < 0) {
-      if (leader)
-        spdlog::warn("{}: there is no checkpoint yet; the run starts at its first step", target.path.string());
+      if (leader) spdlog::warn("{}: has no checkpoint yet; the run starts at its first step", target.path.string());
       return std::nullopt;
     }
     for (;;) {
@@ -263,9 +263,9 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
         break;
       }
       const std::int64_t before = from_rank_0(world, device, leader ? folder.finite_below(step).value_or(-1) : 0);
-      if (before < 0) throw UserError("{}; there is no earlier checkpoint to go on from", outcome.text);
+      if (before < 0) throw UserError("{}; there is no earlier checkpoint to resume from", outcome.text);
       if (leader)
-        spdlog::warn("{}; going on from {}, the one before it", outcome.text, folder.of_step(before).string());
+        spdlog::warn("{}; resuming from {}, the one before it", outcome.text, folder.of_step(before).string());
       step = before;
     }
   }
@@ -274,15 +274,15 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
     const std::string found = loading.saved().folder.string() + ": " + loading.saved().not_finite + " is not finite";
     if (!target.one)
       throw UserError(
-          "{}, and there is no earlier checkpoint to go on from; start anew with a lower learning rate, or name this "
-          "one to go on from it: --resume {}",
+          "{}, and there is no earlier checkpoint to resume from; start anew with a lower learning rate, or resume "
+          "from this one by name: --resume {}",
           found, loading.saved().folder.string());
-    if (leader) spdlog::warn("{}; it is gone on from nevertheless, as it was named", found);
+    if (leader) spdlog::warn("{}; resuming from it, because it was given by name", found);
   }
   const std::string differing = differing_settings(loading.saved(), config, session.learning_rate());
   loading.load();
   if (leader && !differing.empty())
-    spdlog::warn("{}: this run differs from the one that was saved: {}", loading.result().folder, differing);
+    spdlog::warn("{}: this run differs from the saved one: {}", loading.result().folder, differing);
   return loading.result();
 }
 

@@ -51,14 +51,14 @@ void check_settings(const TrainingCheckpoint& saved, const config::RunConfig& co
   }
   if (saved.pending && config.step_policy != config::StepPolicy::Delayed)
     throw UserError(
-        "{}: was saved with step_policy = delayed and holds a gradient whose update is still to be made, and this run "
-        "has {}; set step_policy: delayed, or start anew from exported weights (strata checkpoint export, model.init)",
+        "{}: was saved with step_policy = delayed and holds a gradient with a pending update, and this run has {}; set "
+        "step_policy: delayed, or start anew from exported weights (strata checkpoint export, model.init)",
         folder_of(saved), choice_name(STRATA_STEP_POLICIES, static_cast<int>(config.step_policy)));
   const std::string* const steps = saved.setting("train.steps");
   if (config.data.order == config::DataOrder::Own && steps != nullptr && *steps != std::to_string(config.train.steps))
     throw UserError(
-        "{}: was saved with train.steps = {}, and this run has {}; the data plugin's own order depends on how many "
-        "samples a run takes in all: set train.steps back",
+        "{}: was saved with train.steps = {}, and this run has {}; the data plugin's own order depends on the total "
+        "number of samples: set train.steps back",
         folder_of(saved), *steps, config.train.steps);
   if (saved.step > config.train.steps)
     throw UserError("{}: has {} steps, and train.steps is {}; raise train.steps, or resume from an earlier checkpoint",
@@ -105,7 +105,7 @@ void check_model(const TrainingCheckpoint& saved, const std::vector<LayerInfo>& 
   std::map<std::string, const SavedParameter*> there;
   for (const SavedParameter& parameter : saved.parameters) there[parameter.name] = &parameter;
   const std::string advice =
-      "; it was saved from another model: take the model and its settings of that run (strata checkpoint info)";
+      "; it was saved from another model: use the model and settings of that run (strata checkpoint info)";
   for (const SavedParameter& parameter : expected) {
     const auto found = there.find(parameter.name);
     if (found == there.end()) throw UserError("{}: holds no parameter {}{}", folder_of(saved), parameter.name, advice);
@@ -115,13 +115,13 @@ void check_model(const TrainingCheckpoint& saved, const std::vector<LayerInfo>& 
     there.erase(found);
   }
   if (!there.empty())
-    throw UserError("{}: holds a parameter {}, which this model has not{}", folder_of(saved), there.begin()->first,
-                    advice);
+    throw UserError("{}: holds a parameter {}, which this model does not have{}", folder_of(saved),
+                    there.begin()->first, advice);
 }
 
 namespace {
 
-// What the checkpoint holds of replica groups that trained by themselves: whether there were any, and how many have
+// The checkpoint's replica groups that trained by themselves: whether there were any, and how many have
 // something of their own in it.
 struct SavedGroups {
   bool any = false;
@@ -145,8 +145,8 @@ void check_groups(const TrainingCheckpoint& saved, const std::vector<std::string
   if (then.any == stage.updates.local().has_value() && (then.number == 0 || then.number == now)) return;
   const auto text = [](bool any, int groups) {
     return !any          ? std::string("one optimizer state for all ranks")
-           : groups == 0 ? "the weights of groups of ranks that train by themselves"
-                         : "what each of " + std::to_string(groups) + " groups of ranks has that train by themselves";
+           : groups == 0 ? "the weights of groups of ranks that train independently"
+                         : "state of each of " + std::to_string(groups) + " groups of ranks that train independently";
   };
   throw UserError(
       "{}: holds {}, and with its step_policy and partitioner this run has {}; resume with those of the run that saved "

@@ -64,18 +64,18 @@ std::uint64_t read_header_length(const data::InputFile& file) {
   file.read_at(0, &length, sizeof length);
   if (length > header_limit) {
     throw UserError(Place{file.path()},
-                    "claims a header of {} bytes, and the format allows {}; this is no safetensors file", length,
+                    "claims a header of {} bytes, and the format allows {}; it is not a safetensors file", length,
                     header_limit);
   }
   if (length > file.size() - 8) {
     throw UserError(Place{file.path()},
-                    "claims a header of {} bytes, and the file ends {} bytes after its length; is it cut off?", length,
-                    file.size() - 8);
+                    "claims a header of {} bytes, and the file ends {} bytes after its length; it may be truncated",
+                    length, file.size() - 8);
   }
   return length;
 }
 
-// What is wrong with a header's entry, with the tensor's name.
+// The error in a header's entry, with the tensor's name.
 [[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
   throw UserError(Place{path}, "tensor '{}' {}", text::one_line(name), what);
 }
@@ -183,7 +183,7 @@ void SafetensorsFile::parse(const std::string& bytes) {
 void SafetensorsFile::add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
                           std::uint64_t begin, std::uint64_t end) {
   const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.name == dtype; });
-  if (known == nullptr) refuse(path(), name, "is of dtype " + text::one_line(dtype) + ", which is unknown here");
+  if (known == nullptr) refuse(path(), name, "is of dtype " + text::one_line(dtype) + ", which is not supported");
   auto bytes = static_cast<std::int64_t>(c10::elementSize(known->dtype));  // signed, as everything that counts elements
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) refuse(path(), name, "has a shape of more than 2^63 bytes");
@@ -193,8 +193,9 @@ void SafetensorsFile::add(const std::string& name, const std::string& dtype, std
            fmt::format("lies in bytes {} to {}, and {} {} takes {}", begin, end, dtype, format_shape(shape), bytes));
   }
   if (end > size_ - data_begin_) {
-    refuse(path(), name,
-           fmt::format("ends at byte {} of the data, which has {}; is the file cut off?", end, size_ - data_begin_));
+    refuse(
+        path(), name,
+        fmt::format("ends at byte {} of the data, which has {}; the file may be truncated", end, size_ - data_begin_));
   }
   tensors_[name] = {known->dtype, std::move(shape), data_begin_ + begin};
 }
@@ -222,8 +223,7 @@ data::InputFile SafetensorsFile::open() const {
   data::InputFile file(path_);
   if (file.size() != size_)
     throw EnvironmentError(
-        "{}: was cut or altered: it had {} bytes and has {} now, while it was in use; leave files alone while a run "
-        "reads them",
+        "{}: was changed while in use: it had {} bytes and now has {}; do not modify files while a run reads them",
         path_, size_, file.size());
   return file;
 }
@@ -266,7 +266,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<
   std::uint64_t offset = header_.size();
   for (const TensorSpec& spec : sorted) {
     const bool added = targets_.try_emplace(spec.name, Target{{spec.dtype, spec.shape, offset}, {}}).second;
-    if (!added || spec.name == "__metadata__") throw Bug("{}: two tensors of the name {}", path, spec.name);
+    if (!added || spec.name == "__metadata__") throw Bug("{}: two tensors named {}", path, spec.name);
     order_.push_back(spec.name);
     offset += bytes_of(spec);
   }
@@ -284,7 +284,7 @@ void SafetensorsWriter::put(std::uint64_t offset, const void* source, std::size_
 
 void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin, const at::Tensor& source) {
   const auto found = targets_.find(name);
-  if (found == targets_.end()) throw Bug("{}: was not announced to hold a tensor {}", file_.path(), name);
+  if (found == targets_.end()) throw Bug("{}: tensor {} was not declared", file_.path(), name);
   auto& [entry, written] = found->second;
   const std::int64_t count = source.numel();
   strata_check(source.is_contiguous(), "SafetensorsWriter::write_range: the source is contiguous");
@@ -313,7 +313,7 @@ void SafetensorsWriter::transpose(const std::string& name) {
   const at::Tensor written = at::empty({shape.at(1), shape.at(0)}, target.entry.dtype);
   file_.read_at(target.entry.offset, written.mutable_data_ptr(), written.nbytes());
   const at::Tensor turned = written.t().contiguous();
-  summed_ = std::min(summed_, target.entry.offset);  // a checksum of what is no longer there is none
+  summed_ = std::min(summed_, target.entry.offset);  // the checksum of the bytes rewritten below is outdated
   file_.write_at(target.entry.offset, turned.const_data_ptr(), turned.nbytes());
 }
 

@@ -39,7 +39,7 @@ bool is_seen(const std::filesystem::path& folder) {
   return false;
 }
 
-// What the other ranks must know of one rank's files, and rank 0 of what follows.
+// The facts about one rank's files that others need, and the lengths of its messages to rank 0.
 struct Written {
   std::uint64_t shard_bytes, shard_checksum;
   std::uint64_t own_bytes, own_checksum;  // of plugins' own values; 0: no file
@@ -153,7 +153,8 @@ void CheckpointSaver::try_saving() {
 void CheckpointSaver::check_shared(const std::filesystem::path& folder) const {
   if (!is_seen(folder))
     throw UserError(
-        "{}: rank {} does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share",
+        "{}: rank {} does not see this folder, which rank 0 created; checkpoint.path must be a folder that all ranks "
+        "share",
         folder.string(), session_.stage().place.rank);
 }
 
@@ -188,12 +189,12 @@ void CheckpointSaver::mark_if_disproven() noexcept {
   try {
     folder_.mark_not_finite(saved_step_, what);
     spdlog::warn(
-        "{}: {} was not finite, with the weights that are saved there; it is marked, and --resume goes on from "
-        "the last one whose values are finite",
+        "{}: {} was not finite with the weights saved there; the checkpoint is marked, and --resume continues from the "
+        "latest one with finite values",
         folder, what);
   } catch (const std::exception& error) {
-    spdlog::warn("{}: {} was not finite, with the weights that are saved there, and that cannot be written there: {}",
-                 folder, what, error.what());
+    spdlog::warn("{}: {} was not finite with the weights saved there, and the checkpoint cannot be marked: {}", folder,
+                 what, error.what());
   }
 }
 
@@ -270,7 +271,7 @@ void CheckpointSaver::write(const Progress& progress) {
     try {
       return verification.advance(written_round_bytes);
     } catch (const DamagedCheckpoint& error) {
-      throw EnvironmentError("{}: the disk does not give back what was written a moment ago; earlier checkpoints stay",
+      throw EnvironmentError("{}: the disk returned other data than was just written; earlier checkpoints are kept",
                              error.what());
     }
   }).check();
@@ -320,7 +321,7 @@ void CheckpointSaver::finish(const TrainingCheckpoint& saved) {
   try {
     TrainingCheckpoint::read(folder);
   } catch (const DamagedCheckpoint& error) {
-    throw EnvironmentError("{}: the disk does not give back what was written a moment ago; earlier checkpoints stay",
+    throw EnvironmentError("{}: the disk returned other data than was just written; earlier checkpoints are kept",
                            error.what());
   }
   folder_.finish(saved.step);
@@ -333,8 +334,8 @@ void CheckpointSaver::finish(const TrainingCheckpoint& saved) {
   folder_.retain(saved.step, keep, std::numeric_limits<std::int64_t>::max());  // all that are finite
   const std::optional<std::int64_t> good = folder_.finite_below(saved.step);
   spdlog::warn("{}: {} is not finite; {}", folder_.of_step(saved.step).string(), saved.not_finite,
-               good ? "checkpoints before it stay, and --resume goes on from " + folder_.of_step(*good).string()
-                    : "no checkpoint before it is there");
+               good ? "earlier checkpoints are kept, and --resume continues from " + folder_.of_step(*good).string()
+                    : "there is no earlier checkpoint");
 }
 
 }  // namespace strata::checkpoint

@@ -73,25 +73,24 @@ std::string SourceFolder::copy_into(const fs::path& destination) const {
   if (folder_.empty()) return "";
   const std::string place = text::one_line(folder_.string());
   const std::string advice =
-      "; the export has no tokenizer and no generation_config.json: copy them from where the "
-      "model came from";
+      "; the export has no tokenizer and no generation_config.json: copy them from the source of the model";
   std::error_code error;
   if (!fs::is_regular_file(folder_ / "config.json", error))
-    return place + ", the run's model.init, is not there any more" + advice;
+    return place + ", the run's model.init, no longer exists" + advice;
   if (!holds(folder_ / "config.json", config_text_))
-    return place + ", the run's model.init, has another config.json than the run read" + advice;
+    return place + ", the run's model.init, has a config.json that differs from the one that the run read" + advice;
   std::vector<std::string> left;
   copy_files(folder_, destination, left);
   if (fs::is_directory(folder_ / templates, error)) {
     fs::create_directory(destination / templates, error);
     if (error)
-      throw EnvironmentError("{}: cannot be made: {}", (destination / templates).string(),
+      throw EnvironmentError("{}: cannot be created: {}", (destination / templates).string(),
                              describe_errno(error.value()));
     copy_files(folder_ / templates, destination / templates, left);
   }
   if (left.empty()) return "";
-  return place +
-         ": not copied to the export, as they cannot be read or are larger than 256 MiB: " + text::first_of(left, 3);
+  return place + ": not copied to the export, because they cannot be read or are larger than 256 MiB: " +
+         text::first_of(left, 3);
 }
 
 }  // namespace strata::checkpoint

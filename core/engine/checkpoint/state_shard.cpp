@@ -59,7 +59,7 @@ StateShard::StateShard(const std::filesystem::path& folder, const std::string& n
   writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
 }
 
-// What belongs to elements [begin, end) of the entry's piece.
+// The part for elements [begin, end) of the entry's piece.
 void StateShard::add_states(Specs& specs, const state::OptimizerState::Entry& entry, std::int64_t begin,
                             std::int64_t end, const std::function<std::string(const std::string&)>& name) {
   const PieceInfo& info = entry.piece.info;

@@ -33,7 +33,7 @@ std::string first_line(std::uint64_t checksum) {
 std::string read_text(const fs::path& path) {
   const data::InputFile file = open_saved(path);
   if (file.size() > text_limit)
-    damaged(path, "has " + std::to_string(file.size()) + " bytes, too many for what it should be");
+    damaged(path, "has " + std::to_string(file.size()) + " bytes, too many for a file of this kind");
   std::string text(file.size(), '\0');
   file.read_at(0, text.data(), text.size());
   return text;
@@ -43,14 +43,14 @@ void check_text(const fs::path& path, const std::string& text) {
   const std::string::size_type end = text.find('\n');
   const std::string_view rest = end == std::string::npos ? std::string_view() : std::string_view(text).substr(end + 1);
   if (end == std::string::npos || text.substr(0, end + 1) != first_line(checksum_of(rest)))
-    damaged(path, "does not match its own checksum; it was cut, altered or never finished");
+    damaged(path, "does not match its own checksum; it was truncated, altered or never finished");
 }
 
 std::uint64_t read_checksum(const text::JsonValue& value) {
   const std::string digits = value.text();
   std::uint64_t checksum = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), checksum, 16);
-  value.check(error == std::errc() && format_checksum(checksum) == digits, "it must be of 16 hexadecimal digits");
+  value.check(error == std::errc() && format_checksum(checksum) == digits, "it must have 16 hexadecimal digits");
   return checksum;
 }
 
@@ -208,8 +208,8 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   std::error_code problem;
   const fs::file_status status = fs::status(folder, problem);
   if (!fs::status_known(status))
-    throw EnvironmentError("{}: cannot be looked at: {}", folder.string(), describe_errno(problem.value()));
-  if (!fs::is_directory(status)) damaged(folder, "is no folder; a checkpoint is one");
+    throw EnvironmentError("{}: cannot be read: {}", folder.string(), describe_errno(problem.value()));
+  if (!fs::is_directory(status)) damaged(folder, "is not a folder; a checkpoint is a folder");
   const std::string content = read_text(path);
   check_text(path, content);
   TrainingCheckpoint checkpoint;
@@ -221,7 +221,7 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
     format = body["format"].count();
     if (format >= 1 && format <= newest_format) read_body(body, checkpoint);
   } catch (const UserError& error) {  // its checksum is right, its content is not
-    throw DamagedCheckpoint(std::string(error.what()) + "; this is not what Strata writes");
+    throw DamagedCheckpoint(std::string(error.what()) + "; the file was not written by Strata");
   }
   if (format < 1 || format > newest_format)
     throw UserError(Place{path.string()},
@@ -253,7 +253,7 @@ void Verification::open_next() {
   data::InputFile file = open_saved(folder_ / saved.name);
   if (file.size() != saved.bytes)
     damaged(file.path(),
-            "has " + std::to_string(file.size()) + " bytes and was written with " + std::to_string(saved.bytes));
+            "has " + std::to_string(file.size()) + " bytes; it was written with " + std::to_string(saved.bytes));
   file_.emplace(OpenFile{std::move(saved), std::move(file), {}});
 }
 
@@ -272,8 +272,8 @@ bool Verification::advance(std::uint64_t bytes) {
   }
   if (read < saved.bytes) return true;
   if (checksum.value() != saved.checksum)
-    damaged(file.path(), "has the checksum " + format_checksum(checksum.value()) + " and was written with " +
-                             format_checksum(saved.checksum) + "; its content was altered");
+    damaged(file.path(), "has the checksum " + format_checksum(checksum.value()) + "; it was written with " +
+                             format_checksum(saved.checksum) + ", so its content was altered");
   file_.reset();
   return !files_.empty();
 }

@@ -122,7 +122,7 @@ namespace {
 
 constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp32 travel at once
 
-// What a rank contributes: the counted range of each piece.
+// A rank's contribution: the counted range of each piece.
 struct Part {
   std::int64_t parameter;    // index in the name map
   std::int64_t tensor_rank;  // whose part of the parameter it lies in
@@ -212,25 +212,25 @@ at::ScalarType export_type(const std::string& name, const std::string& model_con
     if (text == "float16" || text == "torch.float16") return at::kHalf;
     return std::nullopt;
   };
-  const std::string advice = "; name float32, bfloat16 or float16 as the type of the exported weights";
+  const std::string advice = "; choose float32, bfloat16 or float16 as the type of the exported weights";
   if (name != "source") {
     const std::optional<at::ScalarType> type = known(name);
     if (!type) throw UserError("the type of exported weights is {}{}", name, advice);
     return *type;
   }
   if (model_config.empty())
-    throw UserError("the run's weights did not come from a folder, so there is no type of a source{}", advice);
+    throw UserError("the run did not start from a folder of weights, so there is no source type{}", advice);
   const text::JsonDocument config(model_config, {"config.json"});
   for (const char* const key : {"dtype", "torch_dtype"}) {
     const std::optional<text::JsonValue> value = config.object().find(key);
     if (!value) continue;
     const std::optional<at::ScalarType> type = known(value->text());
     if (!type)
-      throw UserError("the config.json that the run's weights came with has the {} {}{}", key,
-                      text::shown(value->json()), advice);
+      throw UserError("the config.json of the run's initial weights has the {} {}{}", key, text::shown(value->json()),
+                      advice);
     return *type;
   }
-  throw UserError("the config.json that the run's weights came with names no dtype{}", advice);
+  throw UserError("the config.json of the run's initial weights has no dtype{}", advice);
 }
 
 std::unique_ptr<HuggingFaceExporter> weights_folder(const std::string& folder, const Model& model, const NameMap& names,

@@ -49,9 +49,8 @@ ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_o
     }
   } else if (world_size % model != 0) {
     throw UserError(given.at(axes.front()).place,
-                    "parallel: {} cannot be divided by {} = {}, so there is no data-parallel size; the nearest legal "
-                    "world sizes are {}",
-                    world, shape, number(model), nearest_multiples(world_size, model));
+                    "parallel: {} is not divisible by {} = {}; the nearest valid world sizes are {}", world, shape,
+                    number(model), nearest_multiples(world_size, model));
   }
   sizes.mesh.set(Axis::Data, static_cast<int>(world_size / model));
   sizes.text = "data-parallel size " + number(sizes.size(Axis::Data)) + " = " + world + " / (" + shape + ")";
@@ -75,8 +74,8 @@ Batch solve_batch(const BatchRequest& request) {
   const auto divide = [&](std::int64_t unit, const std::string& divisor, const std::string& wanted) {
     if (batch.global_batch % unit == 0) return batch.global_batch / unit;
     throw UserError(global_batch.place,
-                    "train.global_batch {} / ({} x {} = {}) is no whole number, so {} cannot be derived from it ({}); "
-                    "the nearest legal values of global_batch are {}",
+                    "train.global_batch {} / ({} x {} = {}) is not a whole number, so {} cannot be derived from it "
+                    "({}); the nearest valid values of global_batch are {}",
                     number(batch.global_batch), divisor, ranks, number(unit), wanted, parallel.text,
                     nearest_multiples(batch.global_batch, unit));
   };
@@ -96,7 +95,7 @@ Batch solve_batch(const BatchRequest& request) {
     throw UserError(
         global_batch.place,
         "train.global_batch {} is not micro_batch {} x accumulation {} x {} = {} (all three are given, none derived; "
-        "{}); leave one out to have it derived: without accumulation the nearest legal values of global_batch are {}",
+        "{}); leave one out to have it derived: without accumulation the nearest valid values of global_batch are {}",
         number(batch.global_batch), number(batch.micro_batch), number(batch.accumulation), ranks, number(expected),
         parallel.text, nearest_multiples(batch.global_batch, per_pass));
   }

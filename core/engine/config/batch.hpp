@@ -26,7 +26,7 @@ struct ParallelSizes {
 };
 
 // Computes the sizes from those of `given`, all >= 1. Without a value the data axis is derived and others are 1. Throws
-// UserError when the world cannot be divided: the numbers, the rule, the two nearest legal world sizes.
+// UserError when the world cannot be divided: the numbers, the rule, the two nearest valid world sizes.
 ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_origin,
                              const std::map<Axis, Given>& given);
 

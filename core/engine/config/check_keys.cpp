@@ -18,7 +18,7 @@ void check_value(const Node& value, const OptionSpec& spec, const std::string& p
   const std::vector<std::string>& choices = spec.choices;
   const bool free_text = spec.type == "text" && choices.empty();
   const bool meant = free_text || std::find(choices.begin(), choices.end(), "auto") != choices.end();
-  if (is_auto(value) && !meant) throw UserError(value.place, "{}: auto has no rule here; give the value", path);
+  if (is_auto(value) && !meant) throw UserError(value.place, "{}: auto is not supported here; give a value", path);
   typed_option(value, spec, path);
 }
 
@@ -51,7 +51,7 @@ void check_options(const Entry& entry, const Node& slot_section, const PluginSlo
       check_value(option.value, *spec, full);
     } catch (const UserError& error) {
       if (slot.kind != "model" || spec->name != "preset" || option.value.kind != NodeKind::Scalar) throw;
-      throw UserError("{}; as a folder of weights (model.init) it is not there either", error.what());
+      throw UserError("{}; there is no folder of weights (model.init) of that name either", error.what());
     }
   }
 }

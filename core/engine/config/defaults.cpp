@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* defaults_file = "defaults.yaml";
 
-// share/strata/NAME beside lib, in an installed tree and in a build folder; also where the library lies one folder
+// share/strata/NAME next to lib, in an installed tree and in a build folder; also where the library lies one folder
 // deeper, as in lib/x86_64-linux-gnu.
 std::vector<fs::path> installed_folders(const std::string& name) {
   const fs::path folder = library_folder().parent_path();
@@ -61,7 +61,7 @@ Node read_defaults() {
   for (const Key& key : keys()) {
     const OptionSpec& option = key.option;
     if (key.required || option.type == "plugin" || option.type == "rule") continue;
-    const bool is_text = option.type == "text";  // whatever YAML would read in it
+    const bool is_text = option.type == "text";  // even if YAML reads it as something else
     Node value = parse_value(is_text ? "\"\"" : option.default_text, "default");
     if (is_text) value.text = option.default_text;
     put_at(tree, option.name, value);

@@ -18,7 +18,7 @@ std::string policy_is(const Facts& facts, StepPolicy policy) {
                   "step_policy is " + choice_name(STRATA_STEP_POLICIES, static_cast<int>(policy)));
 }
 
-// What a plugin answers of itself: "optimizer/lamb needs sums".
+// A property that a plugin reports: "optimizer/lamb needs sums".
 std::string answer(const Facts& facts, const PluginChoice RunConfig::*plugin, bool Answers::*answers, const char* text,
                    bool expected = true) {
   const bool found = facts.answers != nullptr && facts.answers->*answers == expected;
@@ -130,16 +130,16 @@ const Feature clipping{"train.clip above 0", "train.clip",
 const Feature loss_scale_search{"a precision policy that searches its loss scale", "precision.plugin",
                                 [](const Facts& facts) {
                                   return answer(facts, &RunConfig::precision, &Answers::searches_scale,
-                                                " finds its loss scale by steps that overflow and are then skipped");
+                                                " finds its loss scale by skipping steps that overflow");
                                 },
-                                "give it a fixed loss scale or use a precision that needs none"};
+                                "set a static loss scale or choose a precision without one"};
 
 const Feature measured_precision{"a precision policy that measures", "precision.plugin",
                                  [](const Facts& facts) {
                                    return answer(facts, &RunConfig::precision, &Answers::measures,
-                                                 " needs in a step what all ranks measured in the one before");
+                                                 " uses measurements of the previous step");
                                  },
-                                 "set the precision's options so that it measures nothing"};
+                                 "choose precision options without measurements"};
 
 const Feature split_backward{"a scheduler with splits_backward", "scheduler.plugin",
                              [](const Facts& facts) {
@@ -148,7 +148,7 @@ const Feature split_backward{"a scheduler with splits_backward", "scheduler.plug
                                    plugin.can(Capability::SplitsBackward),
                                    plugin.full_name() + " computes the gradients of inputs and of weights separately");
                              },
-                             "choose a scheduler that does not split backward"};
+                             "choose a scheduler that does not split the backward"};
 
 const Feature whole_backward{"a model without splittable_backward", "model.plugin",
                              [](const Facts& facts) {
@@ -180,14 +180,14 @@ const Feature releases_parameters{
       return answer(facts, &RunConfig::partitioner, &Answers::releases_parameters,
                     " releases parameters between two uses");
     },
-    "use a partitioner that keeps parameters whole (ZeRO stage 1 or 2, or plain data parallelism)"};
+    "choose a partitioner that keeps parameters whole (ZeRO stage 1 or 2, or plain data parallelism)"};
 
 const Feature no_replicas{
     "a partitioner without replicas", "partitioner.plugin",
     [](const Facts& facts) {
       return found_if(
           facts.answers != nullptr && facts.answers->replica_groups == std::optional(0),
-          "with its options " + facts.config.partitioner.full_name() + " has no ranks that own the same slices");
+          "with its options, " + facts.config.partitioner.full_name() + " has no two ranks that own the same slices");
     },
     "choose a partitioner that shards inside groups and replicates across them"};
 
@@ -198,19 +198,19 @@ const Feature one_replica{
                       fmt::format("{} makes one group of the {} data-parallel ranks",
                                   facts.config.partitioner.full_name(), facts.config.parallel.size(Axis::Data)));
     },
-    "make the groups smaller or take more ranks"};
+    "use smaller groups or more ranks"};
 
 const Feature sums_gradients{"a partitioner that cannot leave each rank its own gradient", "partitioner.plugin",
                              [](const Facts& facts) {
                                return answer(facts, &RunConfig::partitioner, &Answers::leaves_gradients,
-                                             " gives each rank a part of summed gradients", false);
+                                             " cannot leave gradients unreduced", false);
                              },
-                             "choose a partitioner that can leave every rank its own gradient of all elements"};
+                             "choose a partitioner that can leave gradients unreduced"};
 
 const Feature cuts_state{"a partitioner that shards optimizer state", "partitioner.plugin",
                          [](const Facts& facts) {
-                           return answer(facts, &RunConfig::partitioner, &Answers::owns_all,
-                                         " gives each rank a part of the optimizer's state", false);
+                           return answer(facts, &RunConfig::partitioner, &Answers::owns_all, " shards optimizer state",
+                                         false);
                          },
                          "choose a partitioner in which every rank owns every element"};
 
@@ -219,7 +219,7 @@ const Feature needs_sums{"an optimizer that needs sums", "optimizer.plugin",
                            return answer(facts, &RunConfig::optimizer, &Answers::needs_sums,
                                          " needs sums over the ranks of a stage");
                          },
-                         "choose an optimizer that updates each piece by itself"};
+                         "choose an optimizer that updates each piece independently"};
 
 const Feature trains_elsewhere{"an optimizer that trains at other weights than its masters", "optimizer.plugin",
                                [](const Facts& facts) {
@@ -231,7 +231,7 @@ const Feature trains_elsewhere{"an optimizer that trains at other weights than i
 const Feature own_exchange{"an optimizer that does its own communication", "optimizer.plugin",
                            [](const Facts& facts) {
                              return answer(facts, &RunConfig::optimizer, &Answers::exchanges,
-                                           " sends momenta of its own in place of gradients");
+                                           " does its own communication");
                            },
                            "choose another optimizer"};
 

@@ -33,7 +33,7 @@ void refuse_given(const Node& tree, const Idle& idle) {
     if (made_idle_in > given->tree || (made_idle_in == given->tree && says_no(*by))) continue;
     const bool is_home = key.starts_with("offload.") && key.ends_with(".plugin");
     const std::string name = is_home ? key.substr(0, key.rfind('.')) : key;
-    throw UserError(given->place, "{} is {}, which does nothing: {}; {}, or leave {} out", name, given->text,
+    throw UserError(given->place, "{} is {}, which has no effect: {}; {}, or leave {} out", name, given->text,
                     idle.found, idle.remedy, name);
   }
 }
@@ -46,55 +46,54 @@ void check_idle_keys(const Node& tree, const RunConfig& run) {
   if (run.step_policy != StepPolicy::Local)
     refuse_given(tree, {{"local.steps", "local.rate", "local.momentum", "local.fragments"},
                         "step_policy",
-                        "step_policy is " + policy + ", with which no groups train by themselves",
+                        "step_policy is " + policy + ", without local steps",
                         "set step_policy: local"});
   if (run.step_policy != StepPolicy::Plain && offload.updates_at_end > 0.0)
     refuse_given(tree, {{"offload.updates_at_end"},
                         "step_policy",
-                        "step_policy is " + policy + ", and only with plain may updates be made in the next step",
+                        "step_policy is " + policy + ", and only plain can defer updates to the next step",
                         "set step_policy: plain"});
   if (!run.validation.data.path.empty() && !run.validation.data.document_end)
     refuse_given(tree, {{"validation.document_end"},
                         "validation.documents",
-                        "validation.documents is packed, with which documents have no ends",
+                        "validation.documents is packed, which does not separate documents",
                         "set validation.documents: separate"});
   if (!run.data.document_end && !run.validation.data.document_end)
     refuse_given(tree, {{"data.document_end"},
                         "data.documents",
-                        "data.documents is packed, with which documents have no ends",
+                        "data.documents is packed, which does not separate documents",
                         "set data.documents: separate"});
   if (!offload.automatic) {
     refuse_given(tree, {{"offload.host.plugin", "offload.disk.plugin"},
                         "offload.automatic",
-                        "offload.automatic is false, so that no home is chosen",
+                        "offload.automatic is false, so no tier is chosen automatically",
                         "set offload.automatic: true"});
     if (!offload.optimizer && offload.updates_at_end > 0.0)
       refuse_given(tree, {{"offload.updates_at_end"},
                           "offload.optimizer.plugin",
-                          "offload.optimizer is none, and every update ends its step anyway",
+                          "offload.optimizer is none, so all updates are made at the end of the step",
                           "set offload.optimizer"});
     if (!offload.optimizer)
       refuse_given(tree, {{"offload.update_elements"},
                           "offload.optimizer.plugin",
-                          "offload.optimizer is none, and no optimizer state leaves the device",
+                          "offload.optimizer is none, so no optimizer state is offloaded",
                           "set offload.optimizer"});
     if (offload.homes().empty())
       refuse_given(tree, {{"offload.read_ahead"},
                           "offload.automatic",
-                          "nothing leaves the device, so that nothing comes back",
+                          "nothing is offloaded",
                           "set offload.parameters, offload.optimizer or offload.activations"});
   }
   if (run.checkpoint.path.empty())
     refuse_given(tree, {with_if({"checkpoint.keep"}, "checkpoint.every", run.checkpoint.every > 0), "checkpoint.path",
-                        "checkpoint.path is empty, and nothing is saved", "set checkpoint.path"});
+                        "checkpoint.path is empty, so nothing is saved", "set checkpoint.path"});
   const Node* const reader = find(tree, "validation.plugin");  // where it is left out, it has become that of the data
   if (run.validation.data.path.empty() && reader != nullptr && reader->origin != "data.plugin")
-    refuse_given(
-        tree, {{"validation.plugin"}, "validation.path", "validation.path names no token file", "set validation.path"});
+    refuse_given(tree, {{"validation.plugin"}, "validation.path", "validation.path is empty", "set validation.path"});
   if (run.validation.data.path.empty())
     refuse_given(tree, {with_if({"validation.samples", "validation.documents", "validation.document_end"},
                                 "validation.every", run.validation.every > 0),
-                        "validation.path", "validation.path names no token file", "set validation.path"});
+                        "validation.path", "validation.path is empty", "set validation.path"});
 }
 
 }  // namespace strata::config

@@ -106,10 +106,9 @@ std::vector<Key> make_keys() {
        plugin_key("optimizer", "optimizer", Affects::Numbers, "parameter update rule", CHOICE(optimizer)),
        make_key("step_policy", "text", "plain", "one_of=" STRATA_STEP_POLICIES, "", Affects::Numbers,
                 "time at which a step's gradient updates the parameters. plain: at the end of the step. delayed: in "
-                "the next step, after its last use of the parameter, so that the update waits for no norm or reduction "
-                "and its disk reads overlap with the backward. The last gradient of a run stays pending, so N steps "
-                "make N - 1 updates. speculative: bit-identical to plain, but the pipeline stages start the next step "
-                "before the norm is known, and redo it if the norm leads to clipping or a skipped update. Keeps a "
+                "the next step, after the last use of the parameter there, so updates overlap with the backward. N "
+                "steps make N - 1 updates. speculative: bit-identical to plain, but the pipeline stages start the next "
+                "step before the norm is known, and redo it if the norm leads to clipping or a skipped update. Keeps a "
                 "second copy of master weights and optimizer state. local: groups of ranks train independently on "
                 "their parts of the batch and average their weights every local.steps steps (local SGD, DiLoCo). "
                 "Evaluations and exports use the last weights common to all groups",

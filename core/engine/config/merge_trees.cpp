@@ -34,7 +34,7 @@ void refuse_former_keys(const Node& source) {
   }};
   for (const auto& [key, now] : former)
     if (const Node* node = find(source, key))
-      throw UserError(node->place, "{} is {} now; `strata plugins list` shows the names that it takes", key, now);
+      throw UserError(node->place, "{} was renamed {}; `strata plugins list` prints its values", key, now);
 }
 
 // `partitioner: NAME` to `partitioner: {plugin: NAME}`, `offload: auto` to `offload: {automatic: true}`.
@@ -63,7 +63,7 @@ bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& 
   return entry.value.kind != NodeKind::Null || (entry.key != plugin && !plugins.find(slot.kind, entry.key));
 }
 
-// Moves options beside `plugin:` into the section of the plugin.
+// Moves options next to `plugin:` into the section of the plugin.
 void gather_options(Node& section, const PluginSlot& slot, const PluginSource& plugins) {
   const Node* plugin = section.get("plugin");
   if (plugin == nullptr || plugin->kind != NodeKind::Scalar || is_auto(*plugin)) return;
@@ -79,7 +79,7 @@ void gather_options(Node& section, const PluginSlot& slot, const PluginSource& p
   for (Entry& option : options) {
     const Node* present = own.get(option.key);
     if (present != nullptr && present->tree == option.value.tree) {
-      throw UserError(option.place, "{}.{} is given twice, beside `plugin` and under {} ({}); keep one", slot.path,
+      throw UserError(option.place, "{}.{} is given twice, next to `plugin` and under {} ({}); keep one", slot.path,
                       option.key, name, to_string(present->place));
     }
     if (present == nullptr || present->tree < option.value.tree)
@@ -111,7 +111,7 @@ std::string first_usable(const PluginSlot& slot, const Node& rule, const Place& 
     if (obstacle.empty()) return candidate.text;
     tried += (tried.empty() ? "" : "; ") + candidate.text + ": " + obstacle;
   }
-  throw UserError(place, "{}: auto finds no plugin that can be used ({})", slot.path, tried);
+  throw UserError(place, "{}: auto finds no usable plugin ({})", slot.path, tried);
 }
 
 std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place& place, const PluginSource& plugins,
@@ -119,26 +119,25 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
   const std::string rule_path = "automatic." + slot.path;
   const Node* rule = find(tree, rule_path);
   if (rule == nullptr || (rule->kind != NodeKind::Sequence && rule->kind != NodeKind::Map)) {
-    throw UserError(place, fmt::format("{}: auto has no rule here; name a plugin ({})", slot.path,
+    throw UserError(place, fmt::format("{}: auto is not supported here; choose a plugin ({})", slot.path,
                                        fmt::join(plugins.names(slot.kind), ", ")));
   }
   if (rule->kind == NodeKind::Sequence) return first_usable(slot, *rule, place, plugins, on_one_host);
   const PluginSlot& device_slot = *plugin_slot("device");
   const Node* device = find(tree, "device.plugin");
-  if (device == nullptr) throw UserError(place, "{}: auto depends on the device; give device", slot.path);
+  if (device == nullptr) throw UserError(place, "{}: auto depends on the device; set device", slot.path);
   check_plugin(*find(tree, device_slot.path), device_slot, plugins);
   const std::string device_name = plugin_name(device_slot, device->text, plugins);
   const Node* entry = rule->get(device_name);
   if (entry != nullptr && entry->kind == NodeKind::Sequence)
     return first_usable(slot, *entry, place, plugins, on_one_host);
   if (entry == nullptr || entry->kind != NodeKind::Scalar) {
-    throw UserError(place, "{}: auto has no rule for device {}; name a plugin, or add it to {} ({})", slot.path,
+    throw UserError(place, "{}: auto has no rule for device {}; choose a plugin, or add one to {} ({})", slot.path,
                     shown(device_name), rule_path, rule->origin);
   }
   if (!plugins.find(slot.kind, entry->text)) {  // whoever chose the device chose this, not the file with the rule
-    throw UserError(device->tree == 0 ? place : device->place, "device: {} takes {} {} ({}), and {}",
-                    shown(device_name), slot.path, shown(entry->text), rule_path,
-                    plugins.missing(slot.kind, entry->text));
+    throw UserError(device->tree == 0 ? place : device->place, "device: {} uses {} {} ({}), and {}", shown(device_name),
+                    slot.path, shown(entry->text), rule_path, plugins.missing(slot.kind, entry->text));
   }
   return entry->text;
 }
@@ -160,7 +159,7 @@ std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const
     const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
     return found ? found->name : plugin;
   } catch (const UserError&) {
-    return plugin;  // check_plugin says it with the place
+    return plugin;  // check_plugin reports it with the place
   }
 }
 

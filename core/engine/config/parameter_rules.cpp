@@ -40,14 +40,14 @@ std::optional<double> learning_rate_factor(const Node& rule, const std::string& 
   const std::optional<double> own = value_of<double>(rule, path, "learning_rate", "number");
   const std::optional<double> factor = value_of<double>(rule, path, "learning_rate_factor", "number");
   if (own && factor)
-    throw UserError(rule.place, "{}: one of learning_rate and learning_rate_factor is expected, and both are given",
-                    path);
+    throw UserError(rule.place, "{}: learning_rate and learning_rate_factor are both given; keep one", path);
   if (!own) return factor;
   const double base = learning_rate.base.value_or(0.0);
   if (base == 0.0 && *own != 0.0)
-    throw UserError(rule.place,
-                    "{}.learning_rate: learning_rate.base is {}, so there is no schedule that it could follow; set it",
-                    path, learning_rate.base ? "0" : "not given");
+    throw UserError(
+        rule.place,
+        "{}.learning_rate: learning_rate.base is {}, so there is no schedule to follow; set learning_rate.base", path,
+        learning_rate.base ? "0" : "not given");
   return *own == base ? 1.0 : *own / base;
 }
 
@@ -67,10 +67,8 @@ ParameterRule read_rule(const Node& node, const std::string& path, const Learnin
   rule.learning_rate_factor = learning_rate_factor(node, path, learning_rate);
   rule.weight_decay = value_of<double>(node, path, "weight_decay", "number");
   if (!rule.trainable && !rule.learning_rate_factor && !rule.weight_decay)
-    throw UserError(
-        node.place,
-        "{}: says nothing of what it matches; give trainable, learning_rate, learning_rate_factor or weight_decay",
-        path);
+    throw UserError(node.place, "{}: sets nothing; give trainable, learning_rate, learning_rate_factor or weight_decay",
+                    path);
   if (rule.weight_decay && !optimizer.options.contains("weight_decay"))
     throw UserError(node.get("weight_decay")->place, "{}.weight_decay: optimizer/{} has no weight decay; leave it out",
                     path, optimizer.name);

@@ -13,7 +13,7 @@ Format format_of(const std::string& path) {
   if (extension == ".yaml" || extension == ".yml") return Format::Yaml;
   if (extension == ".toml") return Format::Toml;
   if (extension == ".json") return Format::Json;
-  throw UserError(Place{path}, "the name must end in .yaml, .yml, .toml or .json, which says how to read the file");
+  throw UserError(Place{path}, "the name of a config file must end in .yaml, .yml, .toml or .json");
 }
 
 std::string bytes_of(const std::string& path) {
@@ -23,7 +23,7 @@ std::string bytes_of(const std::string& path) {
     file.read_at(0, bytes.data(), bytes.size());
     return bytes;
   } catch (const MissingFile&) {
-    throw UserError(Place{path}, "no such config file");
+    throw UserError(Place{path}, "this config file does not exist");
   }
 }
 
@@ -84,7 +84,7 @@ Node parse_setting(std::string_view argument, const std::string& source) {
     throw UserError(Place{source}, "{} is not of the form section.key=value", shown(argument));
   Node node = parse_value(argument.substr(equals + 1), source);
   if (node.kind == NodeKind::Null)
-    throw UserError(Place{source}, "{} gives no value; an empty text is written \"\"", shown(argument));
+    throw UserError(Place{source}, "{} has no value; an empty text is written \"\"", shown(argument));
   if (std::count(path.begin(), path.end(), '.') >= maximum_depth)
     throw UserError(Place{source}, "{} is nested too deep", shown(argument));
   Node tree = empty_section({source}, source);

@@ -1,5 +1,5 @@
-// [Note: raw text] toml++ hands out typed values; the tree wants what was written, so scalars are cut from the source
-// at the place that toml++ reports.
+// [Note: raw text] toml++ returns typed values; the tree holds texts as written, so scalars are cut from the source at
+// the place that toml++ reports.
 #include <toml++/toml.h>
 
 #include <algorithm>

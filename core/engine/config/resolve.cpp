@@ -37,7 +37,7 @@ class Resolver {
  public:
   Resolver(const Node& tree, const PluginSource& plugins, RunConfig& run) : tree_(tree), plugins_(plugins), run_(run) {}
 
-  // Fills the key's field. What is `auto` is left to be derived; it gets its line by `list`.
+  // Fills the key's field. A value of `auto` is derived later; `list` adds its line.
   void read(const Key& key) {
     if (!key.kind.empty()) return choose(key);
     const std::string& path = key.option.name;
@@ -47,7 +47,7 @@ class Resolver {
     const Node& given = present(path);
     if (!rule && is_auto(given)) {
       if (!key.automatic.empty()) return;
-      throw UserError(given.place, "{}: auto has no rule here; give the value ({})", path, key.option.documentation);
+      throw UserError(given.place, "{}: auto is not supported here; give a value ({})", path, key.option.documentation);
     }
     const OptionValue value = typed_value(given, key);
     if (key.set) key.set(run_, value);
@@ -63,7 +63,7 @@ class Resolver {
     return {std::get<std::int64_t>(typed_option(*node, find_key(path)->option, path)), place};
   }
 
-  // A line of the listing: its origin is where the config says it, or how it was derived.
+  // A line of the listing: its origin is the place in the config, or the rule that derived it.
   void list(const std::string& path, const OptionValue& value, const std::string& derived_from = "") {
     const Node* node = find(tree_, path);
     run_.listing.push_back({path, value, derived_from.empty() && node != nullptr ? node->origin : derived_from});
@@ -135,7 +135,7 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
   const bool names = run.cut.starts_with("names:") && run.cut.size() > 6;
   if (!run.cut.empty() && !names && std::ranges::find(cuts, run.cut) == cuts.end())
     throw UserError(find(tree, "parallel.cut")->place,
-                    "parallel.cut: {}; it is one of auto, flops, measured, parameters, layers and names:PATTERN",
+                    "parallel.cut is {}; it must be auto, flops, measured, parameters, layers or names:PATTERN",
                     shown(run.cut));
   std::map<Axis, Given> given;
   for (const Axis axis : axes) given[axis] = resolver.given(std::string("parallel.") + name_of(axis));
@@ -145,10 +145,10 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
 
 void check_data(const Node& tree, const RunConfig& run) {
   if (run.data.path.empty())
-    throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
+    throw UserError(find(tree, "data.path")->place, "data.path is empty; give the path of a token file");
 }
 
-// What `section`, or where it leaves that open data, says of documents. Lists what the samples depend on.
+// The documents of `section`, by default data's. Lists the keys that samples depend on.
 std::optional<std::int64_t> document_end_of(const std::string& section, Resolver& resolver, const Node& tree) {
   const std::string path = section + ".documents";
   const Node* given = find(tree, path);
@@ -163,8 +163,8 @@ std::optional<std::int64_t> document_end_of(const std::string& section, Resolver
   if (!own_end) end = resolver.given("data.document_end");
   if (!end.value)
     throw UserError(given->place,
-                    "{}: separate, and {} is not given: documents are separated at the token that ends each of them; "
-                    "set {} to its id, or {}: packed",
+                    "{}: separate, and {} is not given: documents are separated by their end token; set {} to its id, "
+                    "or {}: packed",
                     path, of_end, of_end, path);
   resolver.list(of_end, *end.value, own_end ? "" : "data.document_end");
   return end.value;
@@ -176,7 +176,7 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   if (!validation.data.path.empty()) validation.data.document_end = document_end_of("validation", resolver, tree);
 }
 
-// The keys that a choice of homes would set, where the config says them itself.
+// The keys that a choice of homes would set and that the config sets itself.
 std::vector<std::string> given_of_offload(const Node& tree) {
   std::vector<std::string> given;
   for (const char* const key : {"offload.parameters.plugin", "offload.optimizer.plugin", "offload.activations.plugin",
@@ -188,8 +188,8 @@ std::vector<std::string> given_of_offload(const Node& tree) {
 void check_automatic_offload(const Node& tree, const RunConfig& run) {
   if (run.offload.automatic && !run.offload.host && !run.offload.disk)
     throw UserError(find(tree, "offload.automatic")->place,
-                    "offload is automatic, and offload.host and offload.disk are none: there is no home to choose; "
-                    "name one");
+                    "offload is automatic, and offload.host and offload.disk are none: there is no tier to choose; set "
+                    "one of them");
 }
 
 void check_offload(const Node& tree, RunConfig& run) {
@@ -204,9 +204,8 @@ void check_offload(const Node& tree, RunConfig& run) {
     const std::string ratio_key = "offload." + std::string(name) + "_ratio", key = "offload." + std::string(of);
     const Node& given = *find(tree, ratio_key);
     if (ratio != 1.0 && !*home)
-      throw UserError(given.place,
-                      "{} is {}, and {} is none: there is nothing to divide; set {}, or leave the ratio out", ratio_key,
-                      given.text, key, key);
+      throw UserError(given.place, "{} is {}, which has no effect: {} is none; set {}, or leave the ratio out",
+                      ratio_key, given.text, key, key);
   }
 }
 
@@ -222,7 +221,7 @@ void check_hosts(const PluginChoice& communicator, const World& world, const Plu
   if (world.size > 1 && world.one_host == false && found && found->can(Capability::OneHost))
     throw UserError(communicator.place,
                     "communicator.plugin: {} connects ranks of one host only, and this run's {} ranks ({}) are on "
-                    "several; leave it out, or name one that crosses hosts",
+                    "several; leave it out, or choose one that connects hosts",
                     communicator.plugin, world.size, world.origin);
 }
 

@@ -104,14 +104,14 @@ struct RecomputedLayers {
 
 #define STRATA_ACTIVATION_KEYS(KEY)                                                                                   \
   KEY(boolean, partitions_inputs, "activations.partition", "false", "", "", Affects::Nothing,                         \
-      "shard the saved inputs of recomputed layers over the tensor group and all-gather them in the backward. Needs " \
-      "parallel.tensor of at least 2; with parallel.sequence the inputs are sharded already")
+      "sharding of the saved inputs of recomputed layers over the tensor group, with an all-gather in the backward. " \
+      "Needs parallel.tensor of at least 2 and no parallel.sequence, which shards them already")
 
 #define STRATA_OFFLOAD_KEYS(KEY)                                                                                       \
   KEY(boolean, automatic, "offload.automatic", "false", "", "", Affects::Nothing,                                      \
-      "automatic choice of the tiers, offload ratios, recomputation and pass order that the config leaves open. A "    \
-      "few steps are measured, and the fastest choice within memory_budget and device_budget is used. All choices "    \
-      "give the same numbers. `offload: auto` is the short form")                                                      \
+      "automatic choice of the tiers, offload ratios, recomputation and pass order that the config leaves open: a "    \
+      "few steps are measured, and the fastest choice within memory_budget and device_budget is used. It does not "    \
+      "change the numbers. Short form: `offload: auto`")                                                               \
   KEY(integer, update_elements, "offload.update_elements", "8388608", "min=1,max=1e12", "elements", Affects::Nothing,  \
       "elements per chunk when updating optimizer state that is not memory-mapped (nvme) with an element-wise "        \
       "optimizer; DeepSpeed's sub_group_size")                                                                         \
@@ -123,13 +123,12 @@ struct RecomputedLayers {
   KEY(number, optimizer_ratio, "offload.optimizer_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
       "fraction of optimizer state, master weights and gradients to offload, in whole layers; DeepSpeed's ratio")      \
   KEY(number, gradients_ratio, "offload.gradients_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
-      "fraction of the gradients to offload, in whole layers, among those whose optimizer state is offloaded. The "    \
-      "rest stays on the device, which saves a disk a quarter of the traffic of AdamW in fp32")                        \
+      "fraction of the gradients to offload, in whole layers, among those whose optimizer state is offloaded. "        \
+      "Gradients on the device save a quarter of the disk traffic of AdamW in fp32")                                   \
   KEY(number, updates_at_end, "offload.updates_at_end", "0", "min=0,max=1", "", Affects::Nothing,                      \
       "fraction of the parameters, first layers first, to update at the end of the step when optimizer state is on a " \
-      "disk. The other parameters are updated in the next step, before their layer. With offload.gradients_ratio: 0, " \
-      "the state for the updates at the end is read during the backward, up to offload.read_ahead; otherwise the "     \
-      "reads wait for the gradients")                                                                                  \
+      "disk; the others are updated in the next step, before their layer. With offload.gradients_ratio: 0, their "     \
+      "state is read ahead during the backward")                                                                       \
   KEY(number, activations_ratio, "offload.activations_ratio", "1", "min=0,max=1", "", Affects::Nothing,                \
       "fraction of the inputs of recomputed layers to offload, by size, in whole layers")
 
@@ -221,7 +220,7 @@ struct CommunicatorConfig {
   KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,              \
       "number of layers in each chunk, in order, including embedding and head; []: determined by parallel.cut")        \
   KEY(boolean, sequence_parallel, "parallel.sequence", "false", "", "", Affects::Numbers,                              \
-      "sequence parallelism: split the tokens over the tensor group outside the matmuls, so that each rank keeps "     \
+      "sequence parallelism: outside the matmuls, the tokens are split over the tensor group, so each rank stores "    \
       "only its part of norms and residuals. Needs parallel.tensor of at least 2")
 
 // Keys without a section, or alone in theirs.

@@ -12,7 +12,7 @@ bool is_list(const OptionSpec& option) {
   return option.type == "integers" || option.type == "numbers";
 }
 
-// 1_000 as 1000: TOML groups digits so, and what one spelling takes all take.
+// 1_000 as 1000, as in TOML: all syntaxes take it.
 std::string without_groups(const std::string& text) {
   const auto digit_at = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
   std::string plain;
@@ -21,7 +21,7 @@ std::string without_groups(const std::string& text) {
   return plain;
 }
 
-// One scalar, of a list too. parse_option knows the rules; what is added here are quotes and places.
+// One scalar, of a list too. parse_option has the rules; quotes and places are added here.
 OptionValue typed_scalar(const Node& node, const OptionSpec& option) {
   const bool is_text = option.type == "text" || option.type == "choice";
   if (option.type == "text") return node.text;
@@ -63,7 +63,7 @@ void check_shape(const Node& node, const OptionSpec& option) {
   if (!is_list(option) && node.kind == NodeKind::Sequence) refuse(node, "a list");
   if (is_list(option) && node.kind == NodeKind::Scalar) refuse(node, shown(node.text));
   for (const Node& item : node.items) {
-    if (item.kind != NodeKind::Scalar) refuse(item, "something else than a value in the list");
+    if (item.kind != NodeKind::Scalar) refuse(item, "an element of the list that is not a value");
   }
 }
 

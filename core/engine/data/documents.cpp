@@ -26,14 +26,14 @@ DocumentSamples::DocumentSamples(const TokenSource& source, std::int64_t seq_len
   }
   if (document == 0)
     throw UserError(Place{source.path()},
-                    "the end of a document, token {}, never occurs: the whole file is one document; give the id with "
-                    "which the file's documents end, or pack the documents of the data",
+                    "the document end, token {}, does not occur, so the whole file is one document; give the id that "
+                    "ends the file's documents, or use documents: packed",
                     end);
   add(source, document, source.token_count());
   if (count() == 0)
     throw UserError(Place{source.path()},
-                    "every document is empty or of one token, or its targets are masked, with nothing to predict: "
-                    "token {} is taken as the end of a document; is it the id of another tokenizer?",
+                    "no document has a target: each is empty, has a single token or is masked; check that token {}, "
+                    "the document end, is an id of the file's tokenizer",
                     end);
 }
 

@@ -31,7 +31,7 @@ std::string folder_of(const std::string& path) {
 std::string temporary_name(const std::string& path) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
-    throw EnvironmentError("the system gives no random numbers: {}", describe_errno(errno));
+    throw EnvironmentError("the system provides no random numbers: {}", describe_errno(errno));
   return fmt::format("{}{}{:0{}x}", path, temporary_mark, number, temporary_digits);
 }
 
@@ -42,12 +42,12 @@ OutputFile::OutputFile(std::string path, Existing existing)
   if (problem && problem != std::errc::no_such_file_or_directory && problem != std::errc::not_a_directory)
     throw_cannot_open(path_, "cannot be written", problem.value());
   if (std::filesystem::is_directory(status)) {
-    throw UserError(Place{path_}, "is a folder; the name of a file to write is wanted");
+    throw UserError(Place{path_}, "is a folder; give the name of a file to write");
   }
   if (existing_ == Existing::Refuse && std::filesystem::exists(path_, ignored)) {
     throw UserError(Place{path_}, "exists already and is not overwritten; choose another name or remove it first");
   }
-  // In a folder that others write to as well, nobody can have put a link there: the name cannot be guessed, and is new.
+  // Safe in a shared folder: the name is unpredictable and new, so no link can exist there.
   descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ >= 0) return;
   const int error = errno;
@@ -122,13 +122,14 @@ void OutputFile::finish() {
   if (existing_ == Existing::Refuse) {
     result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
     if (result != 0 && errno == EEXIST) {
-      throw UserError(Place{path_}, "was made by someone else meanwhile and is not overwritten; choose another name");
+      throw UserError(Place{path_},
+                      "was created by another process in the meantime and is not overwritten; choose another name");
     }
   }
   // Under Refuse this is for file systems without RENAME_NOREPLACE; the constructor has looked already.
   if (existing_ == Existing::Replace || (result != 0 && (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)))
     result = std::rename(temporary_.c_str(), path_.c_str());
-  if (result != 0) throw EnvironmentError("{}: cannot be given its name: {}", path_, describe_errno(errno));
+  if (result != 0) throw EnvironmentError("{}: cannot be renamed: {}", path_, describe_errno(errno));
   ::close(std::exchange(descriptor_, -1));
   flush_folder(folder_of(path_));
 }
@@ -146,9 +147,8 @@ void flush_folder(const std::string& folder) {
   };
   const auto check = [&](int error) {
     if (!refused(error))
-      throw EnvironmentError(
-          "{}: flushing the names in this folder failed: {}; what was written there may be lost in a power failure",
-          folder, describe_errno(error));
+      throw EnvironmentError("{}: flushing this folder failed: {}; its new files may be lost in a power failure",
+                             folder, describe_errno(error));
   };
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return check(errno);

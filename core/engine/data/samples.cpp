@@ -53,7 +53,7 @@ OrderedSamples::OrderedSamples(TokenSource source, config::DataOrder order, cons
                                std::optional<std::int64_t> document_end)
     : source_(std::move(source)), seq_len_(request.seq_len) {
   if (order == config::DataOrder::Own) {
-    strata_check(!document_end, "OrderedSamples: an own order makes its samples itself");
+    strata_check(!document_end, "OrderedSamples: an own order defines its samples");
     own_ = source_.own_order(request);
     return;
   }
@@ -79,8 +79,8 @@ void OrderedSamples::read(std::int64_t position, std::int64_t* tokens, std::uint
   }
   if (position >= own_->count())
     throw UserError(Place{source_.path()},
-                    "the order of the plugin {} holds {} samples, as many as train.steps take, and the run goes on "
-                    "behind them; raise train.steps",
+                    "the order of the plugin {} has {} samples, enough for train.steps, and the run continues after "
+                    "them; raise train.steps",
                     source_.plugin_name(), own_->count());
   std::fill_n(is_target, seq_len_ + 1, std::uint8_t{1});
   plugins::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, tokens, is_target); });

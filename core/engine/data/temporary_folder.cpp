@@ -17,17 +17,16 @@ std::string temporary_files() {
   if (!error) return folder.string();
   const char* const variable = std::getenv("TMPDIR");
   throw EnvironmentError(variable == nullptr
-                             ? std::string("/tmp is no folder; set TMPDIR to one for temporary files")
+                             ? std::string("/tmp is not a folder; set TMPDIR to a folder for temporary files")
                              : "TMPDIR is '" + std::string(variable) +
-                                   "', which is no folder; set it to one that exists and can be written to");
+                                   "', which is not a folder; set it to an existing, writable folder");
 }
 
 std::string make_temporary_folder(const std::string& name) {
   std::string path = temporary_files() + "/" + name + "-XXXXXX";
   if (mkdtemp(path.data()) != nullptr) return path;
-  throw EnvironmentError(
-      "cannot make a folder for temporary files, {}: {}; set TMPDIR to a folder that can be written to", path,
-      describe_errno(errno));
+  throw EnvironmentError("cannot create a folder for temporary files, {}: {}; set TMPDIR to a writable folder", path,
+                         describe_errno(errno));
 }
 
 }  // namespace strata::data

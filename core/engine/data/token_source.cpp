@@ -17,9 +17,9 @@ TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std:
     try {
       set_ = plugin.open(path_);
     } catch (const MissingFile& error) {
-      throw UserError("{}; correct the path, or make a token file of text: `strata data pack`", error.what());
+      throw UserError("{}; correct the path, or create a token file from text with `strata data pack`", error.what());
     }
-    strata_check(set_ != nullptr, "open() gives no data set");
+    strata_check(set_ != nullptr, "open() returned no data set");
     files_ = set_->files();
     has_mask_ = set_->has_mask();
   });
@@ -37,7 +37,7 @@ std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
   if (samples >= 1) return samples;
   throw UserError(
       Place{path()},
-      "holds {} tokens, and one sample of seq_len {} takes seq_len + 1 = {}; use a longer file or a smaller seq_len",
+      "holds {} tokens, and one sample of seq_len {} needs seq_len + 1 = {}; use a longer file or a smaller seq_len",
       token_count(), seq_len, seq_len + 1);
 }
 
@@ -46,7 +46,7 @@ std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& reque
       plugins::plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
   if (order != nullptr) {
     if (order->count() < std::max<std::int64_t>(request.samples, 1))
-      throw Bug("{}: its own order holds {} samples, and {} were asked for", plugin_name_, order->count(),
+      throw Bug("{}: its own order has {} samples, and {} were requested", plugin_name_, order->count(),
                 request.samples);
     return order;
   }
@@ -89,8 +89,8 @@ void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, 
 void TokenSource::refuse_token(std::int64_t token, std::int64_t id, std::int64_t vocabulary) const {
   const auto file = static_cast<std::size_t>(std::ranges::upper_bound(first_, token) - first_.begin()) - 1;
   throw UserError(Place{files_[file].path},
-                  "token {} has id {}, and the model's vocabulary is 0 to {}; is it the file of another tokenizer, or "
-                  "of another type than {}?",
+                  "token {} has id {}, and the model's vocabulary is 0 to {}; the file may be of another tokenizer, or "
+                  "of another token type than {}",
                   token - first_[file], id, vocabulary - 1, files_[file].type);
 }
 

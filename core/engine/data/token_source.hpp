@@ -31,7 +31,7 @@ class TokenSource {
 
   // Writes tokens [first, first + count) of the row to `destination`. Throws as DataSet::copy does.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
-  // True if the plugin says of each token whether it is a target.
+  // True if the plugin marks which tokens are targets.
   bool has_mask() const { return has_mask_; }
   // Writes for tokens [first, first + count) of the row 1 for a target, 0 for a token that the loss ignores; ones
   // without has_mask(). Throws as DataSet::copy does.

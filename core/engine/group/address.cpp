@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 // How long this process waits for name servers before it has a deadline of the run.
 constexpr std::chrono::seconds name_server{10};
 
-// What a thread of its own finds: getaddrinfo() has no deadline, and is left behind when it is late.
+// The result of a separate thread: getaddrinfo() has no deadline, and is abandoned when it is late.
 struct Resolution {
   std::mutex mutex;
   std::condition_variable done;
@@ -98,7 +98,7 @@ std::pair<std::vector<SocketAddress>, std::string> resolve_until(const std::stri
     std::thread([resolution, host, port] { resolve(*resolution, host, port); }).detach();
   std::unique_lock lock(resolution->mutex);
   if (!resolution->done.wait_until(lock, deadline, [&] { return resolution->is_done; }))
-    return {{}, "no name server answers"};
+    return {{}, "no name server responds"};
   return {resolution->addresses, resolution->problem};
 }
 
@@ -143,8 +143,8 @@ ListeningSocket::ListeningSocket(const std::string& host, int port) {
         "MASTER_PORT to a free port{}",
         host, port, found.empty() ? "host '" + host + "' cannot be resolved: " + reason : describe_errno(problem),
         problem == EADDRNOTAVAIL && !found.empty()
-            ? " (an address that a service or a router translates is none of this host; it works where the launcher "
-              "serves the store, as torchrun does)"
+            ? " (rank 0 cannot listen on an address that a service or router translates, unless the launcher serves "
+              "the store, as torchrun does)"
             : "");
   port_ = port_of(handle_);
 }

@@ -82,8 +82,8 @@ void Board::claim() {
   const std::string first = store_->compareSet("board/claim/" + std::to_string(rank_), "", mine);
   if (first == mine) return;
   const std::string cause = format(
-      "two processes are rank {} of one run: {} and, later, {}; start each rank once, and give runs that go on at one "
-      "time different ports (MASTER_PORT)",
+      "two processes are rank {} of one run: {} and, later, {}; start each rank once, and give simultaneous runs "
+      "different ports (MASTER_PORT)",
       rank_, text_of(nlohmann::json::parse(first)), text_of(me));
   throw EnvironmentError(store_->check({begun_key}) ? cause : settle(*store_, cause));
 }
@@ -242,8 +242,9 @@ void Board::take_loss(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (ended_ || record_.state != RankState::Waits || now - moved_ < explanation) return;
   }
-  end({*lost_ + "; rank " + std::to_string(rank_) + " waits for others, and cannot learn whether they still come", "",
-       rank_});
+  end({*lost_ + "; rank " + std::to_string(rank_) +
+           " waits for other ranks, and cannot find out whether they still run",
+       "", rank_});
 }
 
 // Publishes the last record; a rank that serves the store stays until all ranks have read how the run ended.
@@ -314,8 +315,8 @@ void Board::look(Clock::time_point now) {
   tell_of_long_wait(ranks);
 }
 
-// A long computation does not end the run, but a warning tells the user what the run waits for: after the timeout, and
-// earlier where one instruction takes long by itself. A wait is reported again each time that it has doubled.
+// A long computation does not end the run, but a warning names what the run waits for: after the timeout, and
+// earlier where a single instruction takes long. A wait is reported again each time that it has doubled.
 void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
   const double waited_s = ranks[static_cast<std::size_t>(rank_)].unchanged_s;
   if (waited_s < told_s_) told_s_ = 0.0;
@@ -326,12 +327,12 @@ void Board::tell_of_long_wait(const std::vector<Observed>& ranks) {
   const double computed_s = seen.record->since_s + seen.silent_s;
   if (waited_s < patience_.timeout_s && computed_s < early_word_s) return;
   told_s_ = waited_s;
-  spdlog::warn("rank {} waits for rank {}, which {} in {} for {:.0f} s; the wait goes on", rank_, other,
+  spdlog::warn("rank {} waits for rank {}, which {} in {} for {:.0f} s; the wait continues", rank_, other,
                seen.process == ProcessState::Traced ? "is held by a debugger" : "computes", seen.record->doing,
                computed_s);
 }
 
-// The first of the ranks that have come tells of those that have not.
+// The first rank that has come reports those that have not.
 void Board::tell_of_absent(const std::vector<Observed>& ranks, double waited_s) {
   std::vector<int> absent;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -342,7 +343,7 @@ void Board::tell_of_absent(const std::vector<Observed>& ranks, double waited_s) 
   }
   if (absent.empty()) return;
   told_s_ = waited_s;
-  spdlog::warn("{} of {} did not come within {:.0f} s; waiting until communicator.timeout_s, {:g} s",
+  spdlog::warn("{} of {} did not arrive within {:.0f} s; waiting until communicator.timeout_s, {:g} s",
                ranks_named(absent), ranks_, waited_s, patience_.timeout_s);
 }
 

@@ -90,7 +90,7 @@ class BackendGroup final : public CheckedGroup {
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
     board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) +
                 ": " + problem + "; the group consists of " + ranks_named(members()) +
-                "; see what the others printed last");
+                "; see the last output of the others");
   }
 
   Call call_of(const Operation& operation) const;
@@ -131,7 +131,7 @@ std::vector<int> BackendGroup::needed_by(const Operation& operation) const {
 
 class BackendWork final : public PendingWork {
  public:
-  // `moved` is what the backend moves: the operation itself, or its copy on the host.
+  // `moved` is the operation for the backend: the original, or its copy on the host.
   BackendWork(BackendGroup& group, Operation operation, Operation moved, c10::intrusive_ptr<c10d::Work> work)
       : group_(group), operation_(std::move(operation)), moved_(std::move(moved)), work_(std::move(work)) {}
   void wait() override {

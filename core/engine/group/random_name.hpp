@@ -18,7 +18,7 @@ inline std::string random_name() {
   while ((got = getrandom(bytes.data(), bytes.size(), 0)) < 0 && errno == EINTR) {
   }
   if (got != static_cast<ssize_t>(bytes.size()))
-    throw EnvironmentError("the system gives no random numbers: {}", describe_errno(errno));
+    throw EnvironmentError("the system provides no random numbers: {}", describe_errno(errno));
   std::string text;
   for (const unsigned char byte : bytes) {
     text += "0123456789abcdef"[byte >> 4];

@@ -55,7 +55,7 @@ RankRecord parse_record(const std::string& text) {
   try {
     return text::JsonDocument(text, {"a rank's record on the board"}, limits).json().get<RankRecord>();
   } catch (const Json::exception&) {
-    throw EnvironmentError("a rank's record on the board is none; does another program use this run's store?");
+    throw EnvironmentError("a rank's record on the board is invalid; another program may use this run's store");
   }
 }
 

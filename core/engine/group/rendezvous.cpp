@@ -33,8 +33,8 @@ std::string first_different_part(const std::string& text, const std::string& oth
 
 }  // namespace
 
-// Counts this rank; the last of `members` sets the key for which the others wait. Where the answer was lost, nobody
-// knows whether this rank was counted: then the search of a long wait finds all.
+// Counts this rank; the last of `members` sets the key for which the others wait. If the answer was
+// lost, it is unknown whether this rank was counted: then the search of a long wait finds all.
 void Rendezvous::arrive(const std::string& base, std::size_t members) {
   try {
     const std::string counter = format("{}count of {}", base, members);  // not with ranks of another WORLD_SIZE
@@ -43,7 +43,7 @@ void Rendezvous::arrive(const std::string& base, std::size_t members) {
   }
 }
 
-// Until `come()`, or until every member's key is there: a count that a lost connection left in doubt holds up nobody.
+// Until `come()`, or until every member's key is there, so a count lost with its connection delays no rank.
 // `took` is called once for each member that a long wait finds there.
 void Rendezvous::wait(const std::string& place, const std::function<bool()>& come, std::vector<int> members,
                       const KeyOf& key_of, const std::function<void(int came)>& took) {

@@ -19,8 +19,8 @@ constexpr milliseconds longest_attempt{5000};  // longest wait for one answer, b
 constexpr milliseconds between_attempts{50};   // two attempts
 constexpr milliseconds refused_for{2000};      // refused for this long, the server has ended
 constexpr milliseconds longest_greeting_at_start{
-    10'000};                                // a server that says nothing for this long at the start is another program
-constexpr milliseconds first_word{10'000};  // when a long start is told
+    10'000};                                // a server that is silent for this long at the start is another program
+constexpr milliseconds first_word{10'000};  // when a long start is reported
 constexpr milliseconds longest_look{50};    // of wait(), between two looks
 
 const std::string key_prefix = "/";  // c10d's clients put it before every key
@@ -63,10 +63,11 @@ void StoreClient::connect_at_start() {
       problem = found.what();
     }
     if (Clock::now() >= end)
-      throw EnvironmentError("found no server of the run's store at {} within {} ({}); {} should serve it", where,
-                             shown_time(place_.timeout), problem, place_.server);
+      throw EnvironmentError(
+          "no connection to the run's store at {} within {} ({}); check that {}, which serves it, has started", where,
+          shown_time(place_.timeout), problem, place_.server);
     if (!told && Clock::now() - begin >= first_word)
-      spdlog::warn("found no server of the run's store at {} for {} s ({}); trying until communicator.timeout_s, {}",
+      spdlog::warn("no connection to the run's store at {} for {} s ({}); trying until communicator.timeout_s, {}",
                    where, first_word.count() / 1000, problem, shown_time(place_.timeout));
     told = told || Clock::now() - begin >= first_word;
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
@@ -108,11 +109,11 @@ void StoreClient::take(const StoreProblem& problem, Clock::time_point attempted)
   const bool has_ended = refused_since_ && now - *refused_since_ >= std::min(refused_for, place_.timeout);
   const bool silent = now - *silent_since_ >= place_.timeout;
   if (!closed_ && !has_ended && !silent && problem.kind != Kind::Stranger) return;
-  lost_ = format("the run's store at {}:{} no longer answers: {}", place_.host, place_.port,
+  lost_ = format("the run's store at {}:{} no longer responds: {}", place_.host, place_.port,
                  has_ended ? place_.server + ", which serves it, has ended"
-                 : silent  ? "nothing was heard of it for " + shown_time(place_.timeout) +
-                                " (communicator.timeout_s), so " + place_.server +
-                                ", which serves it, is stopped or its host cannot be reached (" + problem.what() + ")"
+                 : silent  ? "it did not respond for " + shown_time(place_.timeout) + " (communicator.timeout_s), so " +
+                                place_.server + ", which serves it, is stopped or its host cannot be reached (" +
+                                problem.what() + ")"
                           : std::string(problem.what()));
   throw EnvironmentError(*lost_);
 }
@@ -177,8 +178,7 @@ std::int64_t StoreClient::getNumKeys() {
   return keys;
 }
 
-// Looks again and again, with pauses that grow: a request that waits at the server could not be told from one that the
-// network lost.
+// Polls with growing pauses: a request that waits at the server is indistinguishable from one that the network lost.
 void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const auto end = Clock::now() + (timeout == kNoTimeout ? timeout_ : timeout);
   for (milliseconds pause{1}; !check(keys); pause = std::min(2 * pause, longest_look)) {

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds slice{100};                // how soon close() is noticed
 constexpr std::uint64_t longest_value = 1 << 30;  // of a sane answer
 
-// What a stranger sent first, for a message: printable characters up to the end of a line.
+// The first text of another program, for a message: printable characters up to the end of a line.
 std::string first_line_of(const std::string& bytes) {
   std::string text;
   for (const char byte : bytes.substr(0, bytes.find_first_of("\r\n"))) text += byte >= ' ' && byte <= '~' ? byte : '?';
@@ -80,7 +80,7 @@ void StoreConnection::connect(const std::string& host, int port, Clock::time_poi
 
 // [Note: Greeting] A server that is not c10d's must be recognised before a rank waits for it. Validate has no answer,
 // so a ping follows. Between them the client names its run by setting a key, which any store accepts; the store that
-// Strata serves answers nobody who does not (see store_server.hpp).
+// Strata serves requires it (see store_server.hpp).
 void StoreConnection::greet(const std::string& run, Clock::time_point deadline) {
   StoreRequest greeting(StoreCommand::Validate);
   greeting.put(store_magic).put(static_cast<std::uint8_t>(StoreCommand::Set)).text(greeting_key + run).text("").ping();
@@ -91,9 +91,8 @@ void StoreConnection::greet(const std::string& run, Clock::time_point deadline) 
     for (; got < answer.size(); ++got) receive(&answer[got], 1, deadline);
   } catch (const StoreProblem& problem) {
     if (closed_) throw;
-    if (problem.kind != Kind::Lost)
-      throw StoreProblem(Kind::Silent, "a program accepts connections there and does not answer as a run's store does");
-    if (got == 0) throw StoreProblem(Kind::Lost, "the connection was closed before an answer");
+    if (problem.kind != Kind::Lost) throw StoreProblem(Kind::Silent, "another program accepts connections there");
+    if (got == 0) throw StoreProblem(Kind::Lost, "the connection was closed before a response");
   }
   if (got == answer.size() && std::memcmp(answer.data(), &store_nonce, sizeof store_nonce) == 0) return;
   if (got == answer.size() && std::memcmp(answer.data(), &store_of_another_run, sizeof answer) == 0)
@@ -102,13 +101,13 @@ void StoreConnection::greet(const std::string& run, Clock::time_point deadline) 
   std::array<char, 64> more{};
   const ssize_t rest = recv(handle_, more.data(), more.size(), MSG_DONTWAIT);
   if (rest > 0) text.append(more.data(), static_cast<std::size_t>(rest));
-  throw StoreProblem(Kind::Stranger, "a program that is no run's store answers there with " + first_line_of(text));
+  throw StoreProblem(Kind::Stranger, "another program responds there with " + first_line_of(text));
 }
 
 void StoreConnection::wait_for(short events, Clock::time_point deadline) const {
   while (!closed_) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) throw StoreProblem(Kind::Unreachable, "no answer");
+    if (left.count() <= 0) throw StoreProblem(Kind::Unreachable, "no response");
     pollfd watched{handle_, events, 0};
     if (poll(&watched, 1, static_cast<int>(std::min(left, slice).count())) > 0) return;
   }
@@ -151,7 +150,7 @@ std::vector<std::uint8_t> StoreConnection::bytes(Clock::time_point deadline) {
 
 void StoreConnection::pong(Clock::time_point deadline) {
   if (number<std::uint32_t>(deadline) != store_nonce)
-    throw StoreProblem(Kind::Stranger, "a program that is no run's store answers");
+    throw StoreProblem(Kind::Stranger, "another program responds there");
 }
 
 }  // namespace strata::group

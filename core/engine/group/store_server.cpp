@@ -165,7 +165,7 @@ class ServerLoop {
     return goes_on;
   }
 
-  // See [Note: Greeting] in store_connection.cpp. Who names another run is told so.
+  // See [Note: Greeting] in store_connection.cpp. A client of another run gets an error.
   bool greet(StoreRequestReader& reader, Client& client) {
     const auto first = reader.number<StoreCommand>();
     if (!reader.incomplete && first != StoreCommand::Validate) return false;

@@ -60,9 +60,8 @@ std::optional<RunVerdict> lost_rank(const std::vector<Observed>& ranks, const Pa
     const int rank = static_cast<int>(i);
     if (!seen.record || seen.record->state == RankState::Left) continue;
     if (seen.record->state == RankState::Failed)
-      return RunVerdict{
-          rank_named(rank) + " failed with an error of its own (" + seen.record->doing + "); see what it printed",
-          {rank}};
+      return RunVerdict{rank_named(rank) + " failed with its own error (" + seen.record->doing + "); see its output",
+                        {rank}};
     if (seen.process == ProcessState::Gone)
       return RunVerdict{
           rank_named(rank) + " died: its process " + std::to_string(seen.record->process.number) + " is gone", {rank}};
@@ -73,7 +72,7 @@ std::optional<RunVerdict> lost_rank(const std::vector<Observed>& ranks, const Pa
                         {rank}};
     const bool may_be_silent = seen.process == ProcessState::Traced;  // a debugger holds it
     if (!may_be_silent && seen.silent_s >= patience.silent_s)
-      return RunVerdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) + ": its process " +
+      return RunVerdict{rank_named(rank) + " did not respond for " + shown(seen.silent_s) + ": its process " +
                             (seen.process == ProcessState::Runs ? std::to_string(seen.record->process.number) +
                                                                       " runs, but does not reach the run's store"
                                                                 : "is dead or stopped, or its host cannot be reached"),
@@ -158,22 +157,21 @@ std::optional<RunVerdict> standstill(const std::vector<Observed>& ranks, const P
   const std::string limit = shown(patience.timeout_s) + " (communicator.timeout_s)";
   if (!absent.empty()) {
     const Call& call = ranks[static_cast<std::size_t>(waiting.front())].record->waits_for;
-    return RunVerdict{
-        call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) + " did not come within " +
-            limit +
-            "; they ended, and their output says why, or they are stuck before they reach the run's store, as where "
-            "plugins are loaded; raise the timeout if starting takes longer",
-        absent};
+    return RunVerdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) +
+                          " did not arrive within " + limit +
+                          "; see their output for an error, or for where they are stuck before they reach the run's "
+                          "store, such as in loading plugins; raise the timeout if starting takes longer",
+                      absent};
   }
   if (longest > patience.timeout_s)
     return RunVerdict{"no rank made progress for " + shown(longest) +
-                          " (10 x communicator.timeout_s): devices compute without end, or no longer answer",
+                          " (10 x communicator.timeout_s): devices compute endlessly or no longer respond",
                       waiting};
-  return RunVerdict{"no rank made progress for " + limit + ", and none computes", waiting};
+  return RunVerdict{"no rank made progress for " + limit + ", and none is computing", waiting};
 }
 
 std::string state_text(const Observed& seen) {
-  if (!seen.record) return "has not come";
+  if (!seen.record) return "has not arrived";
   if (seen.record->state == RankState::Left) return "has left";
   if (seen.record->state == RankState::Failed) return "failed";
   if (seen.process == ProcessState::Gone) return "died";

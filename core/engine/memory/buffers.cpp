@@ -85,7 +85,7 @@ Buffer& Buffers::make(const Moved& moved, const std::string& name, std::int64_t 
     resting.memory = store_.allocate(category, Tier::Device, name, elements, dtype);
   } else {
     reserve(resting, name);
-    // What only the update uses is used at home where that is on the host.
+    // Buffers of the update alone are used at home if that is on the host.
     resting.stays = !moves(category, moved.owner) || (moved.kept && resting.home->limits().mapped);
   }
   if (resting.stays) {

@@ -25,7 +25,7 @@ std::int64_t Places::take(std::int64_t bytes) {
 }
 
 void Places::give_back(std::int64_t begin) {
-  if (taken_.erase(begin) == 0) throw Bug("a place that nobody has taken is given back");
+  if (taken_.erase(begin) == 0) throw Bug("releasing a place that is not taken");
 }
 
 std::int64_t Places::taken() const {
@@ -94,7 +94,7 @@ std::int64_t Staging::take(std::int64_t bytes) {
 }
 
 at::Tensor Staging::bytes(std::int64_t begin, std::int64_t count) const {
-  // Not a view to autograd, which would take a write to one place for a change of what it saved at another.
+  // Not a view to autograd, which would take a write to one place for a change of its tensors at another.
   return memory_.narrow(0, begin_ + begin, count).variable_data();
 }
 

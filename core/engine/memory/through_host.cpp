@@ -57,7 +57,7 @@ void ThroughHost::reserve(std::int64_t bytes) {
   locked_ = device_.page_lock({memory_.mutable_data_ptr(), static_cast<std::size_t>(bytes)});
   if (!locked_)
     spdlog::warn(
-        "the system does not allow to lock {} bytes of host memory for transfers between the device and a disk, so "
+        "the system does not allow locking {} bytes of host memory for transfers between the device and a disk, so "
         "they are slower; see `ulimit -l`",
         bytes);
 }

@@ -24,7 +24,7 @@ namespace strata::plan {
 namespace {
 
 constexpr std::int64_t impossible = std::numeric_limits<std::int64_t>::max();  // nanoseconds, or bytes
-// What offload.read_ahead and offload.update_elements are divided by, the less memory there is.
+// The divisors of offload.read_ahead and offload.update_elements, larger for less memory.
 constexpr std::array<int, 4> staging_divisors{1, 4, 16, 64};
 
 // The computations of a step, in order: layer and micro-batch, negative for a backward. Nothing where the order has
@@ -95,7 +95,9 @@ class Search {
     std::int64_t all = impossible;
   };
 
-  config::RunConfig placed(const MemoryPlacement& placement) const { return plan::placed(config_, choices_, placement); }
+  config::RunConfig placed(const MemoryPlacement& placement) const {
+    return plan::placed(config_, choices_, placement);
+  }
 
   // The orders of the other schedulers that compute the same in another order.
   void add_schedulers() {
@@ -141,10 +143,10 @@ class Search {
 
   [[noreturn]] void refuse_all(const Needed& least) const {
     throw UserError(
-        "offload is automatic, and a step with everything on {} still takes {} of the device{}, where {} are allowed; "
-        "raise the budget, or make train.micro_batch or model.seq_len smaller",
+        "offload is automatic, but even with everything on {} a step needs {} of device memory{}, and {} are allowed; "
+        "raise the budget, or reduce train.micro_batch or model.seq_len",
         choices_.homes.back().slot, text::format_bytes(least.device),
-        on_host_ ? " and " + text::format_bytes(least.all) + " of all memory" : "", limits());
+        on_host_ ? " and " + text::format_bytes(least.all) + " of memory in all" : "", limits());
   }
 
   // By what the config itself gives, which is the same on all ranks.
@@ -162,7 +164,7 @@ class Search {
   int stages() const { return static_cast<int>(config_.parallel.size(Axis::Pipeline)); }
   int first_rank_of(int stage) const { return place_.world_size / stages() * stage; }
 
-  // Of the stages' first ranks, which hold what is left over in divisions; so all ranks come to the same.
+  // Of the stages' first ranks, which hold the remainders of divisions; so all ranks choose the same.
   Needed needed(const MemoryPlacement& placement) const {
     const config::RunConfig config = placed(placement);
     Needed most{0, 0};
@@ -203,7 +205,7 @@ class Search {
       if (times[i] != impossible) candidates.push_back({placements[i], times[i]});
     looked_at_ += candidates.size();
     if (candidates.empty()) return {};
-    // What differs by less than a hundredth is equal, and the first, with the most on the device, is as good.
+    // Times within a hundredth are equal; then the first, with the most on the device, is chosen.
     const std::int64_t least = std::ranges::min(candidates, {}, &Candidate::nanoseconds).nanoseconds;
     const std::int64_t grain = std::max<std::int64_t>(least / 100, 1);
     std::ranges::stable_sort(candidates, {}, [&](const Candidate& one) { return one.nanoseconds / grain; });
@@ -227,14 +229,14 @@ class Search {
     choice.chosen = {placed(found.placement), 1e-9 * static_cast<double>(found.nanoseconds), found.device_bytes};
     std::vector<std::string>& report = choice.report;
     const HomeSpeed& speed = rehearsal_->speed();
-    report.push_back(text::formatted(
-        "measured with everything on %s: %.3f s a step, where %.3f s are predicted; computing takes %.3f s of it",
-        choices_.homes.back().slot.c_str(), rehearsal_->step_s(), own_.seconds, own_.computing));
+    report.push_back(
+        text::formatted("measured with everything on %s: %.3f s per step (predicted: %.3f s), of it %.3f s of compute",
+                        choices_.homes.back().slot.c_str(), rehearsal_->step_s(), own_.seconds, own_.computing));
     if (own_.moving > 0.0)
-      report.push_back(text::formatted("it reads %.2f GB/s and writes %.2f GB/s, which takes %.3f s a step",
-                                       1e-9 * speed.read, 1e-9 * speed.write, own_.moving));
+      report.push_back(text::formatted("it reads %.2f GB/s and writes %.2f GB/s; transfers take %.3f s per step",
+                                       1e - 9 * speed.read, 1e - 9 * speed.write, own_.moving));
     report.push_back(text::formatted(
-        "of %zu placements the fastest that fits %s, found in %.1f s: %.3f s a step, with %s of the device", looked_at_,
+        "fastest of %zu placements within %s, found in %.1f s: %.3f s per step, %s of device memory", looked_at_,
         limits().c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(),
         choice.chosen.seconds, text::format_bytes(choice.chosen.device_bytes).c_str()));
     for (const std::string& line : as_yaml(choice.chosen.config, choices_)) report.push_back("  " + line);
@@ -283,8 +285,8 @@ void check_device_budget(const config::RunConfig& config, plugins::PluginRegistr
     const std::int64_t bytes = dry_run(config, registry, static_cast<int>(rank)).peak_total;
     if (bytes > config.device_budget)
       throw UserError(
-          "device_budget is {}, and a step of rank {} takes {} of the device; `strata plan` shows what for. Raise it, "
-          "recompute activations, use more ranks, or let offload: auto find homes",
+          "device_budget is {}, and a step of rank {} needs {} of device memory; `strata plan` lists it by category. "
+          "Raise device_budget, recompute activations, use more ranks, or set offload: auto",
           text::format_bytes(config.device_budget), rank, text::format_bytes(bytes));
   }
 }

@@ -6,7 +6,7 @@
 
 namespace strata::plan {
 
-// What a tensor without memory has in its place; the count lives as long as the last of them.
+// The context of a tensor without memory; the count lives as long as the last of them.
 struct CountingAllocator::Allocation {
   ~Allocation() { count->now -= bytes; }
   std::shared_ptr<Count> count;

@@ -8,9 +8,9 @@
 
 namespace strata::plan {
 
-// Counts the bytes that meta tensors would take, of all that are made between its making and its destruction: it stands
-// before libtorch's allocator of meta tensors. Tensors may outlive it, but must not be resized then. One at a time in a
-// process; not while other threads make meta tensors.
+// Counts the bytes of all meta tensors created during its lifetime, as if they had memory: replaces libtorch's
+// allocator of meta tensors. Tensors may outlive it, but must not be resized then. At most one per process; not while
+// other threads create meta tensors.
 class STRATA_EXPORT CountingAllocator final : public c10::Allocator {
  public:
   CountingAllocator();
@@ -20,7 +20,7 @@ class STRATA_EXPORT CountingAllocator final : public c10::Allocator {
 
   std::int64_t now() const { return count_->now; }
   std::int64_t peak() const { return count_->peak; }
-  // The peak starts again from what is held now.
+  // Resets the peak to the current value.
   void reset_peak() { count_->peak = count_->now.load(); }
 
   c10::DataPtr allocate(std::size_t bytes) override;

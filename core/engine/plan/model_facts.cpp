@@ -17,7 +17,7 @@ std::string model_config(const config::RunConfig& config) {
 
 namespace {
 
-// What `ask` finds in the config's model, with the sizes that its config.json may give.
+// The result of `ask` for the config's model, with the sizes of its config.json if any.
 std::int64_t of_model(const config::RunConfig& config, plugins::PluginRegistry& registry,
                       const std::string& config_json, const std::function<std::int64_t(const Model& model)>& ask) {
   const config::PluginChoice& choice = config.model.plugin;
@@ -35,7 +35,7 @@ std::int64_t hidden_size(const config::RunConfig& config, plugins::PluginRegistr
     const LayerInfo first = model.describe(0, {1, config.model.seq_len, at::kFloat});
     if (first.outputs.empty() || first.outputs.front().extents.empty())
       throw UserError(config.model.plugin.place,
-                      "model {} does not say its hidden size, which a value \"auto\" needs; give the value",
+                      "model {} reports no hidden size, which a value \"auto\" needs; give the value",
                       config.model.plugin.plugin);
     return first.outputs.front().extents.back();
   });

@@ -1,4 +1,4 @@
-// What the config's model says of itself.
+// Facts about the config's model.
 #pragma once
 #include <strata/export.hpp>
 
@@ -10,14 +10,14 @@
 
 namespace strata::plan {
 
-// The text of config.json where the config's model starts from a folder; else empty.
+// Returns the text of config.json if the config's model starts from a folder; otherwise empty.
 STRATA_EXPORT std::string model_config(const config::RunConfig& config);
 
-// The width of the model's residual stream: the last extent of what its first layer gives. Throws UserError where the
-// model does not say it.
+// Returns the width of the model's residual stream: the last extent of the first layer's output. Throws UserError if
+// the model does not report it.
 STRATA_EXPORT std::int64_t hidden_size(const config::RunConfig& config, plugins::PluginRegistry& registry);
 
-// The model's vocabulary, with the sizes that the text of a config.json gives; it may be empty.
+// Returns the model's vocabulary, with the sizes of `config_json`, the text of a config.json; may be empty.
 STRATA_EXPORT std::int64_t vocabulary_of(const config::RunConfig& config, plugins::PluginRegistry& registry,
                                          const std::string& config_json);
 

@@ -9,10 +9,10 @@ namespace strata::plan {
 
 namespace {
 
-// What stages send: whether it is a gradient, the chunk that waits for it, the micro-batch.
+// A message between stages: whether it is a gradient, the receiving chunk, the micro-batch.
 using Sent = std::tuple<bool, int, int>;
 
-// What one stage knows of the others.
+// The state of the other stages, as seen by one.
 struct Meeting {
   std::map<Sent, double> sent;  // when
   std::size_t at_norm = 0;      // stages that have come

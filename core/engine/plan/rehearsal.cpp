@@ -116,14 +116,14 @@ void Rehearsal::measure_speed(std::int64_t read_ahead) {
       for (const memory::Moved& moved : all) buffers.settle(moved);
     }));
   }
-  if (all.empty()) return;  // of this rank; others measured beside it
+  if (all.empty()) return;  // of this rank; others measured at the same time
   std::ranges::sort(reads);
   std::ranges::sort(writes);
   speed_.read = static_cast<double>(bytes) / reads[rounds / 2];
   speed_.write = static_cast<double>(bytes) / writes[rounds / 2];
 }
 
-// What a Norm takes differs by how long a stage waits in it for the others: the last to come does not.
+// A Norm's measured time includes a stage's wait for the others, except on the last to come.
 void Rehearsal::tell_stages(int stages) {
   if (stages == 1) {
     stages_ = {{costs_, speed_}};

@@ -1,4 +1,4 @@
-// A few steps of a run that change nothing: what its instructions take, and how fast its buffers move.
+// Measures the instructions and the buffer transfers of a run in a few steps that have no other effect.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,27 +10,28 @@
 
 namespace strata::plan {
 
-// What a stage's instructions take, and how fast its buffers move.
+// Measured times of a stage's instructions, and speed of its buffers.
 struct StageCosts {
   InstructionCosts costs;
   HomeSpeed speed;
 };
 
-// The plugins, groups and session of a run of its own, which ends with the object. Tokens are random.
+// Plugins, groups and session of a separate run, which ends with the object. Tokens are random.
 class Rehearsal {
  public:
-  // Makes a step to warm up and a few more. `config` leaves nothing open. [collective] over the run
+  // Makes a warm-up step and a few more. `config` has no open option. [collective] over the run
   Rehearsal(const config::RunConfig& config, plugins::PluginRegistry& registry, const stage::RankNumbers& place,
             const stage::MakeGroups& make_groups);
 
   const InstructionCosts& costs() const { return costs_; }
-  double step_s() const { return step_s_; }  // the median, of this rank
-  // This rank's speed beside the others', of what rests away from the device; nothing moves: infinite.
+  double step_s() const { return step_s_; }  // median of this rank
+  // Returns this rank's speed for buffers that are away from the device, while all ranks move theirs; infinite if none
+  // move.
   const HomeSpeed& speed() const { return speed_; }
-  // The same of the first rank of each of the run's pipeline stages. Of one stage: this rank's.
+  // Returns the costs of the first rank of each pipeline stage; with one stage, this rank's.
   const std::vector<StageCosts>& stages() const { return stages_; }
 
-  // Element by element the most, or the least, of any rank. [collective] over the run
+  // Returns the maximum or minimum over all ranks, element by element. [collective] over the run
   std::vector<std::int64_t> most(const std::vector<std::int64_t>& mine);
   std::vector<std::int64_t> least(const std::vector<std::int64_t>& mine);
 

@@ -48,11 +48,11 @@ std::string changed_floating_point(std::uint64_t before) {
   if (now == before) return "";
   write_register(before);
   if (((now ^ before) & rounding) != 0)
-    return "changed how this thread's processor rounds, and with it all that is computed later; a plugin puts back the "
-           "rounding mode that it found (fesetround) before it returns";
-  return "changed how this thread's processor treats small numbers or errors (flush to zero), and with it all that is "
-         "computed later; build the plugin without -ffast-math and -Ofast, or link it without them, and put back what "
-         "code of its own sets before it returns";
+    return "changed this thread's rounding mode, which affects all later results; a plugin must restore the rounding "
+           "mode (fesetround) before it returns";
+  return "changed this thread's treatment of denormal numbers or floating-point exceptions (flush to zero), which "
+         "affects all later results; compile and link the plugin without -ffast-math and -Ofast, and restore such a "
+         "mode before it returns";
 }
 
 }  // namespace strata::plugins

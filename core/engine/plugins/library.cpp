@@ -26,7 +26,7 @@ std::string load_reason(std::string text) {
   return text;
 }
 
-// A library, and what its static constructors changed of the processor's arithmetic.
+// A library, and the changes of its static constructors to the processor's arithmetic.
 struct Loaded {
   boost::dll::shared_library library;
   std::string changed;

@@ -89,7 +89,7 @@ std::optional<std::string> machine_error(const std::exception& error) {
     return "the system refused what a run needs: " + describe(system->code());
   if (is_of_the_network(error)) return "the connection between ranks failed: " + first_line(error);
   if (std::string_view(error.what()).find("/dev/urandom") != std::string_view::npos)
-    return "the system gives no random numbers: " + first_line(error);
+    return "the system provides no random numbers: " + first_line(error);
   return std::nullopt;
 }
 

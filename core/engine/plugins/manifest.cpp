@@ -22,7 +22,7 @@ using nlohmann::json;
 
 const json& field(const json& object, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end()) throw DamagedFile("has a manifest that lacks the field '" + std::string(name) + "'");
+  if (found == object.end()) throw DamagedFile("has a manifest without the field '" + std::string(name) + "'");
   return *found;
 }
 

@@ -11,7 +11,7 @@
 namespace strata::plugins {
 namespace {
 
-// Whether libtorch says that an operator needs values, which tensors on meta do not have.
+// Whether libtorch's error is about an operator that needs values, which meta tensors do not have.
 bool needs_values(const std::string& text) {
   for (const char* sign : {"meta tensor", "Meta tensor", "on Meta", "'Meta' backend", "Meta kernel", "fake impl"})
     if (text.find(sign) != std::string::npos) return true;
@@ -20,8 +20,8 @@ bool needs_values(const std::string& text) {
 
 constexpr const char* on_meta =
     "; before a run, and in `strata plan`, plugins compute on meta tensors, which have shapes and no values: use "
-    "operators whose result has a shape that does not depend on values, read no value on the host (item(), to the CPU, "
-    "data_ptr()), and leave out what needs one where tensor.is_meta()";
+    "operators whose result shapes do not depend on values, read no value on the host (item(), to the CPU, "
+    "data_ptr()), and skip work that needs values if tensor.is_meta()";
 
 thread_local const CallInProgress* innermost = nullptr;
 std::atomic<const CallInProgress*> newest{nullptr};

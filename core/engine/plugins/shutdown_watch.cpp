@@ -60,8 +60,8 @@ bool waits_for_disk() {
   const Bug error("plugin " + plugin + ": shutdown() does not return: " +
                   (asleep ? "for 5 s the process neither computed nor read or wrote a disk"
                           : "for 60 s the process read and wrote no disk") +
-                  "; shutdown() joins threads and ends what is under way: look for a thread that was not told to end, "
-                  "or a lock that is never given back");
+                  "; shutdown() must join threads and end pending work: look for a thread that is never asked to end, "
+                  "or a lock that is never released");
   std::fprintf(stderr, "strata: %s\n", text::printable(error.what()).c_str());
   fflush_unlocked(nullptr);  // the thread that hangs may hold a lock
   for (;;) syscall(SYS_exit_group, error.exit_status());
@@ -112,8 +112,8 @@ void ShutdownWatch::serve() {
     if (asleep == looks_asleep || without_disk == looks_without_disk) end_process(plugin_, asleep == looks_asleep);
     if (++looks == looks_to_warn)
       spdlog::warn(
-          "plugin {}: shutdown() has not returned for 5 s; it may go on as long as it reads or writes a disk or waits "
-          "for other ranks, and for a minute while it computes",
+          "plugin {}: shutdown() has not returned for 5 s; it may continue while it reads or writes a disk or waits "
+          "for other ranks, and for up to a minute while it computes",
           plugin_);
   }
 }

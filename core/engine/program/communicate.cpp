@@ -75,7 +75,7 @@ Program add_communication(const Program& program, int stage, const Timeline& tim
       result.push_back(next->instruction);
     }
   }
-  // What another stage computes in this part of the step, and this one uses in the next.
+  // Results of another stage in this part of the step that this one uses in the next.
   for (; next != communications.end() && is_receive(next->instruction.op); ++next) result.push_back(next->instruction);
   strata_check(compute == program.end() && next == communications.end(), "a communication has no place in the program");
   return result;

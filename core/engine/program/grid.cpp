@@ -12,7 +12,7 @@ struct Row {
   std::vector<std::string> cells;
   bool marked = false;
 
-  // What takes no time is written behind what ended then.
+  // An action of no time is written after the one that ended then.
   void put(std::size_t column, std::size_t width, const std::string& text) {
     if (width == 0 && column > 0 && cells.size() >= column) {
       cells[column - 1] += text;

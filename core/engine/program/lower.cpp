@@ -30,7 +30,7 @@ std::vector<std::vector<Action>> cut(const std::vector<std::vector<Action>>& sta
 using Parts = std::array<Program, 2>;
 
 // Runs passes 1 and 2 for every stage, checks the programs together and returns that of `stage`. The first part has the
-// first `ahead` actions of each stage, and the transfers of what they compute.
+// first `ahead` actions of each stage, and the transfers of their results.
 Parts lower_to_communication(const ComputeOrders& orders, const Placement& placement,
                              const std::vector<bool>& recompute, int stage, const std::vector<std::size_t>& ahead) {
   const int chunks = static_cast<int>(placement.stage_of_chunk.size());
@@ -57,8 +57,8 @@ Parts lower_to_communication(const ComputeOrders& orders, const Placement& place
   return parts;
 }
 
-// What the first part, and then the rest, needs of parameters. Nothing stays gathered from one to the other: the step
-// before may go on in between.
+// The parameters for the first part, and then for the rest. Nothing stays gathered from one to the other: the
+// previous step may continue in between.
 Program join(const Parts& parts, const ParameterUse& use, const Lookahead& lookahead) {
   Program program = add_residency(parts[0], use, lookahead);
   for (Instruction& instruction : program) instruction.ahead = true;
@@ -67,25 +67,25 @@ Program join(const Parts& parts, const ParameterUse& use, const Lookahead& looka
   return program;
 }
 
-// Throws UserError if the numbers of layers in the config are not those of a model of so many layers and chunks.
+// Throws UserError if the numbers of layers in the config are not those of a model of this many layers and chunks.
 void check_layers_per_chunk(const PipelineShape& shape, int layers) {
   const std::vector<int>& given = shape.layers_per_chunk;
   if (given.empty()) return;
   const std::int64_t sum = std::accumulate(given.begin(), given.end(), std::int64_t{0});
   if (given.size() == static_cast<std::size_t>(shape.chunks()) && sum == layers) return;
   throw UserError(
-      "parallel.layers_per_chunk has {} numbers, which sum up to {}; this run has {} chunks ({} stages x {}), and the "
-      "model {} layers, embedding and head among them",
+      "parallel.layers_per_chunk has {} numbers with the sum {}; it must have one for each of the {} chunks ({} stages "
+      "x {}), with the sum {}: the layers of the model, including embedding and head",
       given.size(), sum, shape.chunks(), shape.stages, shape.chunks_per_stage, layers);
 }
 
-// Throws UserError if the scheduler cuts in another way than the config says.
+// Throws UserError if the scheduler's cut differs from the config's.
 void check_follows(const std::string& scheduler, const Placement& placement, const PipelineShape& shape) {
   if (shape.layers_per_chunk.empty()) return;
   for (std::size_t chunk = 0; chunk < placement.layers_of_chunk.size(); ++chunk) {
     const auto [begin, end] = placement.layers_of_chunk[chunk];
     if (end - begin != shape.layers_per_chunk[chunk])
-      throw UserError("{} cuts the model's layers by itself; leave parallel.layers_per_chunk out", scheduler);
+      throw UserError("{} chooses its own cut of the model's layers; leave parallel.layers_per_chunk out", scheduler);
   }
 }
 

@@ -61,7 +61,7 @@ class EndOfStepCheck : ProgramCheck {
     bool from_kept = false;  // it is updated by what the step before kept
     bool kept = false;       // this step keeps its gradient
     bool saved = false;      // before an update that does not wait for the norm
-    bool restored = false;   // for the same update as the norm says
+    bool restored = false;   // for the same update as in the norm
     bool begun = false;      // this step's gradient
   };
 

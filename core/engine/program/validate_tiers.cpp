@@ -24,11 +24,11 @@ class TiersCheck : ProgramCheck {
 
  private:
   // Of a buffer that is not at rest at home:
-  //   Fetch -> Coming -> Await -> Here <-> Used, while work goes on that uses it -> Store -> at home, or Going ->
+  //   Fetch -> Coming -> Await -> Here <-> Used, while running work uses it -> Store -> at home, or Going ->
   //   Settle
   enum class Stand { Coming, Here, Used, Going };
 
-  // `until_later`: work that goes on after the instruction uses the buffer.
+  // `until_later`: work that continues after the instruction uses the buffer.
   void uses(const Moved& buffer, bool until_later = false) {
     if (buffer.category != Category::Activation &&
         use_.flat_parameter(buffer.owner).moves(buffer.category, buffer.kept) == 0)
@@ -39,10 +39,10 @@ class TiersCheck : ProgramCheck {
     found->second = until_later ? Stand::Used : Stand::Here;
   }
 
-  // What is used at home is there, and not on its way.
+  // Buffers used at home are there, and not being moved.
   void rests(const Moved& buffer) const {
     require(!buffers_.contains(buffer),
-            "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is not there");
+            "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is elsewhere");
   }
 
   void check(const Instruction& instruction) {

@@ -32,7 +32,7 @@ class Versions {
   }
 
  private:
-  // The flat parameters of which the instruction reads a version.
+  // The flat parameters whose versions the instruction reads.
   std::vector<int> versioned(const Instruction& instruction) const {
     std::vector<int> found;
     if (is_compute(instruction.op))

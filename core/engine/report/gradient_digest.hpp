@@ -1,4 +1,4 @@
-// Two fingerprints of each parameter's gradient, which do not depend on how it is cut over ranks and buckets.
+// Two fingerprints of each parameter's gradient, independent of its division over ranks and buckets.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>
@@ -27,10 +27,11 @@ class GradientDigest {
   explicit GradientDigest(const std::vector<LayerInfo>& layers);
 
   void clear();
-  // Adds elements [begin, ...) of a parameter's gradient. Over the ranks, every element once. Blocks the
-  // host on elements' device. [any rank]
+  // Adds elements [begin, ...) of a parameter's gradient; over the ranks, every element once. Blocks the host on the
+  // elements' device. [any rank]
   void add(const std::string& parameter, std::int64_t begin, const at::Tensor& gradient);
-  // What all ranks added, each element divided by `scale`. The sums travel in a tensor on `device`. [collective]
+  // Returns the sums over all ranks, each element divided by `scale`. The sums travel in a tensor on `device`.
+  // [collective]
   std::vector<ParameterDigest> over_run(Group& world, at::Device device, double scale) const;
 
  private:

@@ -1,4 +1,5 @@
-// Interface of what receives a run's figures: progress lines, metrics, CSV files, the summary, observers of a program.
+// Interface of the receivers of a run's figures: progress lines, metrics, CSV files, the summary, observers of a
+// program.
 #pragma once
 #include <cstdint>
 #include <map>

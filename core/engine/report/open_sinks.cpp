@@ -43,9 +43,8 @@ void check_outside_export(const config::RunConfig& config, const std::string& na
   if (config.export_path.empty() || path.empty()) return;
   const std::filesystem::path folder = canonical(config.export_path), other = canonical(path);
   if (std::ranges::mismatch(folder, other).in1 == folder.end())
-    throw UserError(
-        "{} {} lies in the folder of the export, {}, which must be empty until the end; give it another place", name,
-        path, config.export_path);
+    throw UserError("{} {} lies in the folder of the export, {}, which must be empty until the end; give another path",
+                    name, path, config.export_path);
 }
 
 std::vector<std::unique_ptr<MetricSink>> open_sinks(const ReportSettings& settings, const config::RunConfig& config) {

@@ -1,4 +1,4 @@
-// The sinks that a run's config and its command ask for.
+// The sinks that a run's config and its command select.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -11,8 +11,8 @@
 
 namespace strata::report {
 
-// Choices of the command or program that trains, beside the config's keys. All ranks of a run have equal ones, except
-// `progress` and, with a `table`, `summary_file`.
+// Choices of the command or program that trains, in addition to the config's keys. They are equal on all ranks of a
+// run, except `progress` and, with a `table`, `summary_file`.
 struct ReportSettings {
   std::string metrics_file;             // JSON lines, one object for each step; empty: none
   bool digests = false;                 // in the JSON lines: fingerprints of the gradients, see gradient_digest.hpp

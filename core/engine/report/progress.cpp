@@ -115,7 +115,7 @@ void Progress::add_speed(const Timed& step) {
   }
 }
 
-// The last column stays free: some terminals go on to the next line when it is written.
+// The last column stays free: some terminals begin a new line when it is written.
 void Progress::rewrite(const std::string& text) {
   const int columns = std::max(columns_(), 2);
   *out_ << text::clear_line << text.substr(0, static_cast<std::size_t>(columns - 1)) << std::flush;

@@ -13,7 +13,7 @@ namespace strata::report {
 
 namespace {
 
-// Bytes, by what the operating system says of this process: VmRSS, or VmHWM, the highest since the start or the last
+// Bytes, from the operating system: VmRSS of this process, or VmHWM, the highest since the start or the last
 // reset.
 std::int64_t status_field(const std::string& field) {
   std::ifstream status("/proc/self/status");

@@ -39,7 +39,8 @@ void ReportFile::open() {
   if (descriptor_ >= 0) return;
   const int error = errno;
   if (error == ENOENT)
-    throw UserError("{}: cannot be written: a folder in it does not exist; make that, or give another path", name());
+    throw UserError("{}: cannot be written: a folder of this path does not exist; create it, or give another path",
+                    name());
   throw_cannot_open(name(), "cannot be written", error);
 }
 
@@ -75,7 +76,7 @@ std::string ReportFile::beginning(std::size_t limit) const {
 }
 
 void ReportFile::refuse_content(const std::string& wanted) const {
-  throw UserError("{}: holds something else than {}, and is not overwritten; give another path", name(), wanted);
+  throw UserError("{}: contains something other than {}, and is not overwritten; give another path", name(), wanted);
 }
 
 void ReportFile::fail(const char* action, int error) const {

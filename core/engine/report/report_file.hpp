@@ -1,4 +1,4 @@
-// File that is written beside a run or a command's work.
+// File that is written during a run or a command.
 #pragma once
 #include <cstdint>
 #include <functional>

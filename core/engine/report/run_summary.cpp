@@ -55,7 +55,7 @@ nlohmann::json metrics_json(const std::map<std::string, stage::Metric>& metrics)
   return json;
 }
 
-// What a step, or a run, waited for collectives of the tensor group; null where there is none.
+// The wait of a step, or a run, for collectives of the tensor group; null without one.
 nlohmann::json tensor_json(const stage::TensorTimes& times) {
   if (times.alone_bytes + times.beside_bytes == 0) return nullptr;
   const std::optional<double> hidden = times.hidden();
@@ -162,23 +162,23 @@ std::string summary_table(const RunSummary& summary) {
   std::ostringstream out;
   const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
-  out << (summary.steps == 0
-              ? text::formatted("no step was made: %lld were before", static_cast<long long>(summary.steps_done))
-              : text::formatted("steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
-                                static_cast<long long>(summary.steps), first, last, summary.median_step_s,
-                                summary.tokens_per_s))
+  out << (summary.steps == 0 ? text::formatted("no steps left to run: %lld were run before",
+                                               static_cast<long long>(summary.steps_done))
+                             : text::formatted("steps %lld, loss %.4f->%.4f, median step %.3f s, %.0f tokens/s",
+                                               static_cast<long long>(summary.steps), first, last,
+                                               summary.median_step_s, summary.tokens_per_s))
       << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "")
-      << (summary.made_again > 0 ? ", updates made again " + std::to_string(summary.made_again) : "") << "\n";
+      << (summary.made_again > 0 ? ", updates repeated " + std::to_string(summary.made_again) : "") << "\n";
   if (summary.predicted_step_s && summary.steps > 0)
-    out << text::formatted("offload: auto expected %.3f s a step; the median is %+.1f %% off\n",
-                           *summary.predicted_step_s,
-                           100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
+    out < < text::formatted("offload: auto predicted %.3f s per step; the median differs by %+.1f %%\n",
+                            *summary.predicted_step_s,
+                            100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
   if (const std::optional<double> hidden = summary.tensor.hidden()) {
     const double steps = static_cast<double>(std::max<std::int64_t>(summary.steps, 1));
-    out << text::formatted(
-        "tensor parallelism: %.3f s a step waited for collectives; products hid %.0f %% of those beside "
-        "them\n",
-        summary.tensor.waited() / steps, 100.0 * *hidden);
+    out < <
+        text::formatted(
+            "tensor parallelism: waits for collectives %.3f s per step; matmuls hid %.0f %% of the overlapped ones\n",
+            summary.tensor.waited() / steps, 100.0 * *hidden);
   }
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;

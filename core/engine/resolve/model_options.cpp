@@ -39,7 +39,7 @@ std::vector<std::string> options_of_another_model(const config::PluginChoice& ch
   const std::optional<std::string> theirs = architecture(choice, other, registry);
   if (!theirs) return differing;
   if (architecture(choice, in_evaluation, registry) == theirs) return {};
-  std::vector<std::string> decisive;  // each of which alone makes another model of `other`
+  std::vector<std::string> decisive;  // each alone makes `other` another model
   for (const std::string& name : differing) {
     OptionValues changed = other;
     changed.set(name, one.value(name));

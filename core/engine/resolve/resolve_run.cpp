@@ -26,8 +26,8 @@ class FileOptions final : public OptionsInFile {
     const std::string now = config::to_text(choice_.options.value(name)), in_file = config::to_text(value);
     const bool given = std::find(choice_.given.begin(), choice_.given.end(), name) != choice_.given.end();
     if (given && now != in_file && now != "auto" && contradiction.empty())
-      contradiction = path + " is " + now + ", and by the config.json of model.init it is " + in_file + " (" +
-                      std::string(key) + "); leave the option out to take the file's";
+      contradiction = path + " is " + now + ", and the config.json of model.init has " + in_file + " (" +
+                      std::string(key) + "); leave the option out to use the file's";
     taken.insert(name);
     choice_.options.set(name, value);
     for (config::Resolved& row : run_.listing)
@@ -42,8 +42,8 @@ class FileOptions final : public OptionsInFile {
   config::PluginChoice& choice_;
 };
 
-// Throws UserError for an option that makes another model and has no effect beside the folder's config.json, though the
-// plugin does not report that the file sets it.
+// Throws UserError for an option that makes another model and has no effect because of the folder's config.json, though
+// the plugin does not report that the file sets it.
 void check_given(const config::RunConfig& run, plugins::PluginRegistry& registry, const std::string& name,
                  const std::string& config_json) {
   const config::PluginChoice& choice = run.model.plugin;
@@ -56,7 +56,7 @@ void check_given(const config::RunConfig& run, plugins::PluginRegistry& registry
   if (!makes_another || given == made || made != architecture(choice, without, registry, config_json)) return;
   throw UserError(
       choice.options_place,
-      "{}.{}.{} is {}, and the config.json of model.init decides otherwise; leave the option out to take the file's",
+      "{}.{}.{} is {}, and the config.json of model.init has another value; leave the option out to use the file's",
       choice.slot, choice.name, name, config::to_text(choice.options.value(name)));
 }
 

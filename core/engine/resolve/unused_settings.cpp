@@ -8,7 +8,7 @@ namespace strata::resolve {
 
 namespace {
 
-// The keys that `strata` commands alone honour, and what a program does in their place.
+// The keys that `strata` commands alone honour, and the alternatives in a program.
 struct OfCommands {
   const char* key;
   const char* instead;
@@ -17,7 +17,7 @@ constexpr OfCommands keys_of_commands[]{
     {"compare", "`strata compare` trains these variants: start the program once for each, with its settings"}};
 
 [[noreturn]] void refuse_key(const OfCommands& one, const Place& place, const std::string& value) {
-  throw UserError(place, "{} is {}, which does nothing in a program: {}, and leave {} out", one.key,
+  throw UserError(place, "{} is {}, which has no effect in a program: {}, and leave {} out", one.key,
                   config::shown(value), one.instead, one.key);
 }
 
@@ -29,9 +29,8 @@ void check_memory_budget(const ResolvedRun& run) {
   const auto row =
       std::ranges::find_if(run.config.listing, [](const config::Resolved& one) { return one.path == "memory_budget"; });
   throw UserError(Place{row->origin},
-                  "memory_budget is {}, which does nothing: neither are homes chosen, as offload.automatic is false, "
-                  "nor the micro-batch, which a ds_config's batch \"auto\" leaves open; leave memory_budget out, or "
-                  "set device_budget to refuse what takes more",
+                  "memory_budget is {}, which has no effect: only offload: auto and a ds_config with batch size "
+                  "\"auto\" use it; leave memory_budget out, or set device_budget to limit the device memory",
                   config::to_text(row->value));
 }
 

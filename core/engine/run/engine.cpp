@@ -32,16 +32,15 @@ double Loss::value() const {
 
 void Engine::Implementation::check_usable(const char* call, const Where& where) const {
   if (broken)
-    refuse(call, where,
-           "an earlier call failed in the middle of a step, which cannot be taken up again; make a new engine");
+    refuse(call, where, "an earlier call failed within a step, which cannot be continued; create a new engine");
 }
 
 void Engine::Implementation::check_between_steps(const char* call, const Where& where) const {
   check_usable(call, where);
   if (parts && parts->forwards() > 0)
     refuse(call, where,
-           "a step is under way, " + of(parts->forwards(), config().train.accumulation) +
-               " micro-batches went forward; finish it with backward and step first");
+           "a step is in progress: " + of(parts->forwards(), config().train.accumulation) +
+               " micro-batches were passed to forward(); finish the step with backward() and step() first");
 }
 
 data::TokenBatch Engine::Implementation::checked(const Batch& batch, const char* call, const Where& where) const {
@@ -92,22 +91,21 @@ Loss Engine::forward(const Batch& batch, Where where) {
   if (engine.config().parallel.size(Axis::Pipeline) > 1)
     refuse("forward", where,
            "parallel.pipeline is " + std::to_string(engine.config().parallel.size(Axis::Pipeline)) +
-               ", and stages take turns within a step; call engine.train_batch with the step's micro-batches");
+               ", and stages alternate within a step; call engine.train_batch with the step's micro-batches");
   const std::int64_t accumulation = engine.config().train.accumulation;
   if (!engine.parts)
     refuse("forward", where,
            engine.config().scheduler.kind + "/" + engine.config().scheduler.name +
-               " does not compute one micro-batch's forward and backward after the other's; call " +
+               " does not compute the micro-batches one after the other; call " +
                "engine.train_batch with the step's micro-batches, or set scheduler.plugin to another");
   if (engine.parts->forwards() > engine.parts->backwards())
     refuse("forward", where,
-           "the loss of the forward before was not passed to engine.backward; micro-batches go forward and backward "
-           "one by one");
+           "the previous loss was not passed to engine.backward; call forward() and backward() for one micro-batch at "
+           "a time");
   if (engine.parts->forwards() == accumulation)
     refuse("forward", where,
            "all " + std::to_string(accumulation) +
-               " micro-batches of this step (train.accumulation) went forward and backward; "
-               "call engine.step() first");
+               " micro-batches of this step (train.accumulation) are computed; call engine.step() first");
   engine.check_fresh("forward", where);
   const data::TokenBatch checked_batch = engine.checked(batch, "forward", where);
   engine.begin_report("forward", where);
@@ -130,10 +128,12 @@ void Engine::backward(const Loss& loss, Where where) {
   Implementation& engine = *implementation_;
   engine.check_usable("backward", where);
   if (loss.engine_ != engine.identity)
-    refuse("backward", where, "this loss was made by another engine; pass what this engine's forward gave");
+    refuse("backward", where,
+           "this loss belongs to another engine; pass the loss that this engine's forward() returned");
   const bool waiting = engine.parts->forwards() > engine.parts->backwards();
   if (loss.number_ != engine.forwards || !waiting)
-    refuse("backward", where, "this loss went backward already; each loss is passed once, right after its forward");
+    refuse("backward", where,
+           "backward() was already called with this loss; call it once for each loss, right after its forward()");
   engine.part([&] { engine.parts->backward(); });
 }
 
@@ -141,13 +141,13 @@ StepResult Engine::step(Where where) {
   Implementation& engine = *implementation_;
   engine.check_usable("step", where);
   const std::int64_t accumulation = engine.config().train.accumulation;
-  if (!engine.parts) refuse("step", where, "no step is under way; engine.train_batch makes a whole one");
+  if (!engine.parts) refuse("step", where, "no step is in progress; engine.train_batch runs a whole one");
   if (engine.parts->forwards() > engine.parts->backwards())
-    refuse("step", where, "the loss of the last forward was not passed to engine.backward");
+    refuse("step", where, "the last loss was not passed to engine.backward");
   if (engine.parts->backwards() < accumulation)
     refuse("step", where,
            of(engine.parts->backwards(), accumulation) +
-               " micro-batches went forward and backward; a step takes train.accumulation of them");
+               " micro-batches are computed; a step needs train.accumulation of them");
   return engine.conclude(engine.part([&] {
     const step::StepOutcome outcome = engine.parts->finish(engine.run.session().counted(engine.valid_tokens));
     return engine.run.conclude(engine.parts->input(), outcome, stage::seconds_since(engine.begin));
@@ -160,7 +160,7 @@ StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where wh
   const auto given = static_cast<std::int64_t>(micro_batches.size());
   if (given != engine.config().train.accumulation)
     refuse("train_batch", where,
-           std::to_string(given) + " micro-batches were given; a step takes train.accumulation = " +
+           std::to_string(given) + " micro-batches were given; a step needs train.accumulation = " +
                std::to_string(engine.config().train.accumulation) + " of them on each rank");
   engine.check_fresh("train_batch", where);
   std::vector<data::TokenBatch> batches;
@@ -173,9 +173,8 @@ StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where wh
 std::vector<Batch> Engine::batches(Where where) const {
   Implementation& engine = *implementation_;
   if (!engine.run.has_data())
-    refuse(
-        "batches", where,
-        "data.path is not given, and batches are read from the file it names; give it, or bring batches of your own");
+    refuse("batches", where,
+           "data.path is not set, and batches are read from that file; set it, or pass batches of your own");
   std::vector<Batch> result;
   for (data::TokenBatch& batch : engine.run.read(engine.run.steps_done()))
     result.push_back({std::move(batch.tokens), std::move(batch.targets)});
@@ -186,7 +185,7 @@ std::string Engine::save_checkpoint(Where where) {
   Implementation& engine = *implementation_;
   engine.check_between_steps("save_checkpoint", where);
   if (engine.config().checkpoint.path.empty())
-    refuse("save_checkpoint", where, "checkpoint.path is not given, and checkpoints are saved in the folder it names");
+    refuse("save_checkpoint", where, "checkpoint.path is not set, and checkpoints are saved in that folder; set it");
   engine.check_fresh("save_checkpoint", where);
   engine.started = true;
   return plugins::for_program([&] { return engine.run.save_checkpoint(); });
@@ -196,10 +195,9 @@ bool Engine::resume(const std::string& from, Where where) {
   Implementation& engine = *implementation_;
   engine.check_usable("resume", where);
   if (engine.started)
-    refuse("resume", where, "steps were made or a checkpoint was loaded already; a run resumes before its first step");
+    refuse("resume", where, "a step or an earlier resume() came before; call resume() once, before the first step");
   if (from == "latest" && engine.config().checkpoint.path.empty())
-    refuse("resume", where,
-           "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
+    refuse("resume", where, "checkpoint.path is not set, so there is no latest checkpoint; set it, or pass a folder");
   run::check_resume(engine.resolved, from);
   engine.resumes = true;
   engine.started = engine.part([&] { return run::resume(engine.run, engine.resolved, from); }).has_value();

@@ -11,7 +11,7 @@ double Engine::evaluate(Where where) {
   Implementation& engine = *implementation_;
   engine.check_between_steps("evaluate", where);
   if (engine.config().validation.data.path.empty())
-    refuse("evaluate", where, "validation.path is not given; give it, or pass the micro-batches to evaluate");
+    refuse("evaluate", where, "validation.path is not set; set it, or pass the micro-batches to evaluate");
   const report::ValidationResult result = engine.part([&] {
     const auto progress = [&](std::int64_t done, std::int64_t samples) { engine.report.validating(done, samples); };
     return engine.run.validate(progress).value();
@@ -27,7 +27,7 @@ double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
   if (given < 1 || given > engine.config().train.accumulation)
     refuse("evaluate", where,
            std::to_string(given) + " micro-batches were given; 1 to train.accumulation = " +
-               std::to_string(engine.config().train.accumulation) + " are evaluated in one call");
+               std::to_string(engine.config().train.accumulation) + " can be evaluated in one call");
   std::vector<MicroBatch> batches;
   std::int64_t valid_tokens = 0;
   for (const Batch& batch : micro_batches) {
@@ -50,7 +50,7 @@ at::Tensor Engine::next_token_logits(const std::vector<std::int64_t>& tokens, Wh
   if (tokens.empty() || std::ssize(tokens) > seq_len())
     refuse("next_token_logits", where,
            std::to_string(tokens.size()) + " tokens were given; 1 to model.seq_len = " + std::to_string(seq_len()) +
-               " are taken, for instance the last ones of a longer text");
+               " are allowed; of a longer text pass the last ones");
   const std::int64_t vocabulary = engine.run.model().vocabulary();
   const auto unknown = std::ranges::find_if(tokens, [&](std::int64_t id) { return id < 0 || id >= vocabulary; });
   if (unknown != tokens.end())

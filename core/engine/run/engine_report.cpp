@@ -68,7 +68,7 @@ void Engine::Implementation::write_export() {
 void Engine::observe(std::unique_ptr<Observer> observer, Where where) {
   if (!observer) refuse("observe", where, "the observer is null; pass an object");
   if (implementation_->report.has_begun())
-    refuse("observe", where, "steps were made already; an observer is added before the first step");
+    refuse("observe", where, "steps have already run; add observers before the first step");
   implementation_->report.add(std::make_unique<ObserverSink>(std::move(observer)));
 }
 

@@ -52,7 +52,7 @@ class Engine::Implementation {
       return std::forward<Work>(work)();
     } catch (...) {
       broken = true;
-      run.stop();  // also where the program catches the error and goes on: nobody waits for what is under way
+      run.stop();  // also if the program catches the error and continues: pending work is never waited for
       plugins::rethrow_to_program();
     }
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* program_model = "program";  // what errors and `config show` call a model that the program brings
 
-// What a config may not say when the program brings the model.
+// Keys that a config may not have when the program makes the model.
 void check_no_model(const std::vector<config::Node>& trees) {
   for (const config::Node& tree : trees) {
     const config::Node* section = config::find(tree, "model");
@@ -22,7 +22,7 @@ void check_no_model(const std::vector<config::Node>& trees) {
         section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
     if (plugin == nullptr || plugin->kind != config::NodeKind::Scalar) continue;
     throw UserError(plugin->place,
-                    "model.plugin is {}, and this program brings a model of its own: leave model.plugin out, or "
+                    "model.plugin is {}, and this program passes its own model: leave model.plugin out, or call "
                     "initialize without a model",
                     config::shown(plugin->text));
   }
@@ -79,8 +79,8 @@ Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
     plan::settle_offload(run, rank, std::max(place.local_size, 1), groups, rank.rank == 0);
   };
   return Engine(std::make_unique<Engine::Implementation>(
-      read_program_config(std::move(model), config_file, settings, std::move(plugins), run::world_of(place), settle), rank,
-      groups));
+      read_program_config(std::move(model), config_file, settings, std::move(plugins), run::world_of(place), settle),
+      rank, groups));
 }
 
 }  // namespace
@@ -121,8 +121,7 @@ Engine::Implementation::Implementation(resolve::ResolvedRun resolved_run, const 
 Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
                   const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
   if (!model)
-    throw UserError(
-        "strata::initialize got a null model; leave the argument out to train the model that the config names");
+    throw UserError("strata::initialize got a null model; leave the argument out to train the config's model");
   return plugins::for_program([&] { return make_engine(std::move(model), config_file, settings, std::move(plugins)); });
 }
 

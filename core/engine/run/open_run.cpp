@@ -1,4 +1,4 @@
-// A run's opening, and what it does between steps.
+// A run's opening, and its work between steps.
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
@@ -42,18 +42,18 @@ Run::Run(const resolve::ResolvedRun& resolved, RunFiles files, const stage::Rank
              {files_.weights ? files_.weights->model_config() : "", data_of_run()}) {
   if (config_.step_policy == config::StepPolicy::Speculative && !session_.looks_ahead() && place.rank == 0)
     spdlog::warn(
-        "step_policy: speculative changes nothing in this run: with {}, no stage ends its step before another one and "
-        "could begin the next; `strata schedule show` compares schedulers, in its column \"speculative\"",
+        "step_policy: speculative has no effect in this run: with {}, no stage finishes a step early enough to begin "
+        "the next one; `strata schedule show` compares schedulers in its column \"speculative\"",
         plugins_.scheduler.name);
   if (session_.looks_ahead() && config_.data.document_end && place.rank == 0)
     spdlog::warn(
-        "step_policy: speculative assumes that all targets of a step count; with data.documents: separate nearly every "
-        "step has some that do not, and is made again: set step_policy: plain");
-  if (session_.stage().layers.updates_within_step() > 0 && place.rank == 0)
+        "step_policy: speculative assumes that all targets of a step count; with data.documents: separate almost every "
+        "step has ignored targets and is repeated: set step_policy: plain");
+  if (session_.stage().layers.updates_within_step() > 0 && place.rank = = 0)
     spdlog::warn(
-        "{} applies a gradient to weights that have been updated since it was computed, so losses are not those of one "
-        "process; adaptive optimizers are said to lose most by it (arXiv:2606.30634), and this run has {}: compare "
-        "with a scheduler that updates at the end of the step before a long run",
+        "{} applies gradients to weights that were updated in the meantime, so losses differ from those of a single "
+        "process; this harms adaptive optimizers most (arXiv:2606.30634), and this run uses {}: before a long run, "
+        "compare with a scheduler that updates at the end of the step",
         plugins_.scheduler.name, plugins_.optimizer.name);
   if (has_data()) {
     check_document_end(config_.data, "data", plugins_.model->vocabulary());

@@ -31,8 +31,8 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
 void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary) {
   if (!data.document_end || *data.document_end < vocabulary) return;
   throw UserError(
-      "{}.document_end is {}, and the model's vocabulary is 0 to {}; give the id with which the file's documents end, "
-      "or a model with a larger vocabulary",
+      "{}.document_end is {}, and the model's token ids are 0 to {}; give the id that ends the file's documents, or "
+      "choose a model with a larger vocabulary",
       section, *data.document_end, vocabulary - 1);
 }
 
@@ -114,16 +114,16 @@ report::StepRecord Run::record_of(const step::StepInput& input, const step::Step
   return record;
 }
 
-// What would have to be known before an update that a stage makes by itself. The step's one all-reduce tells all ranks
-// alike, and the run ends before anything is saved.
+// Checks after the step what updates within it could not know. All ranks know it from the step's one all-reduce, and
+// the run ends before anything is saved.
 void Run::check_updates_within_step(const step::StepInput& input, const step::StepOutcome& outcome) const {
-  if (session_.stage().layers.updates_within_step() == 0) return;
+  if (session_.stage().layers.updates_within_step() = = 0) return;
   const std::string& scheduler = session_.scheduler();
   const std::string step = format("step {}: ", input.step + 1);
   if (outcome.valid_tokens != input.tokens)
     throw UserError(
-        "{}{} of {} targets are ignored, and {} updates within the step: each update takes the mean over its tokens, "
-        "so every token must count; train on data without ignored targets, or choose another scheduler",
+        "{}{} of {} targets are ignored, and {} updates within the step: each update uses the mean over its tokens, so "
+        "every token must count; train on data without ignored targets, or choose another scheduler",
         step, input.tokens - outcome.valid_tokens, input.tokens, scheduler);
   if (!outcome.finite)
     throw EnvironmentError(
@@ -147,8 +147,8 @@ bool Run::judge(report::StepRecord& record) {
     throw EnvironmentError("step {}: {} ends the run: {}; {}", record.step + 1, precision.name,
                            precision->stop_reason(), found);
   if (verdict == Verdict::Skip && outcome.finite)
-    throw Bug("{} skips a step whose gradient is finite; by then the update has been made", precision.name);
-  if (!outcome.finite && session_.stage().place.rank == 0)
+    throw Bug("{} skips a step whose gradient is finite; the update is already made at that point", precision.name);
+  if (!outcome.finite & &session_.stage().place.rank = = 0)
     spdlog::warn("step {} is skipped: {}", record.step + 1, found);
   return outcome.finite && verdict == Verdict::Apply;
 }

@@ -15,7 +15,7 @@ void RunReport::check_apart(const report::ReportFile& other) const {
 std::string RunReport::earlier_run(const std::string& resume) const {
   for (const std::unique_ptr<report::MetricSink>& sink : sinks_)
     if (const std::string earlier = sink->earlier_run(); !earlier.empty())
-      return earlier + ", or go on with that run: " + resume;
+      return earlier + ", or continue that run: " + resume;
   return "";
 }
 

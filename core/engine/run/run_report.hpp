@@ -1,4 +1,4 @@
-// What a run reports: hands the figures of each step to the sinks of the config, of the command and of the program.
+// Reports of a run: passes the figures of each step to the sinks of the config, of the command and of the program.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace strata::run {
 
-// The one way from a step to files, lines and observers, for `strata train` and for <strata/engine.hpp>.
+// The path from a step to files, lines and observers, for `strata train` and for <strata/engine.hpp>.
 class RunReport final : public TrainingObserver {
  public:
   // Opens the sinks on rank 0, without a change to files. `config` must outlive the report. Throws UserError.

@@ -22,7 +22,7 @@ bool gives(const config::PluginChoice& model, const std::string& option) {
   return std::ranges::find(model.given, option) != model.given.end();
 }
 
-// The model's options of the saved run. What it did not save, an option that came later, has its default.
+// The model's options of the saved run. An unsaved option, of a later version, has its default.
 OptionValues saved_options(const TrainingCheckpoint& saved, const config::PluginChoice& model,
                            plugins::PluginRegistry& registry) {
   const std::vector<OptionSpec>& specs = registry.find(PluginKind::Model, model.plugin).manifest.options;
@@ -43,7 +43,7 @@ void take_saved_model(resolve::ResolvedRun& run, const std::string& path) {
   if (plugin != nullptr && !plugin->starts_with('/') && *plugin != model.name)
     throw UserError(
         model.place,
-        "model.plugin is {}, and {} was saved with model.plugin = {}; take the model of the run that saved it",
+        "model.plugin is {}, and {} was saved with model.plugin = {}; use the model of the run that saved it",
         model.name, folder, *plugin);
   const OptionValues theirs = saved_options(saved, model, *run.registry);
   OptionValues taken = model.options;

@@ -35,7 +35,7 @@ std::string train(Run& run, const std::vector<TrainingObserver*>& observers) {
     saved_in = run.save_checkpoint();
     run.agree_to_stop();
   }
-  // What was loaded or initialised and not trained on needs no saving.
+  // Loaded or initialised values without training need no saving.
   if (!config.checkpoint.path.empty() && run.steps_done() > first) {
     saved_in = run.save_checkpoint();
     if (run.stopped_by() == 0) run.prove_checkpoint();

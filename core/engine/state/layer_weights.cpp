@@ -1,4 +1,4 @@
-// What layers compute with, written from master weights and optimizer state.
+// The weights of the layers' computation, written from master weights and optimizer state.
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace strata::state {
 
-// Some at a time, in whole units: what rests on a disk passes through the host's memory.
+// Some at a time, in whole units: values on a disk pass through the host's memory.
 void OptimizerState::write_parameter(const Entry& entry) {
   if (!trains_elsewhere() || !entry.trainable) {
     if (entry.writes_copy) copy(entry.master, entry.parameter);

@@ -12,7 +12,7 @@ namespace strata::state {
 
 namespace {
 
-// What must agree for two parameters of one layer to lie in one buffer.
+// Properties that two parameters of one layer in one buffer have in common.
 using Key = std::tuple<int, at::ScalarType, at::ScalarType, at::ScalarType, at::ScalarType, bool, bool, std::string>;
 
 struct Draft {
@@ -44,7 +44,7 @@ void add(Draft& draft, Parameter& parameter, const ParameterSpan& first_use, int
 
 using WithUnit = std::pair<Parameter*, std::int64_t>;
 
-// Of a tied parameter it is that of its first use, which the optimizer knows it by.
+// Of a tied parameter it is that of its first use, by which the optimizer names it.
 std::vector<WithUnit> by_unit(const std::vector<Parameter*>& parameters,
                               const std::map<std::string, ParameterInfo>& tied,
                               const std::function<std::int64_t(const ParameterInfo&)>& unit) {

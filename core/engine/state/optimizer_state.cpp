@@ -87,8 +87,8 @@ void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, 
         if (slice.flat->info().cut_up_to(place) == place) continue;
         throw UserError(
             "{} updates {} neighbouring elements of {} together, and {} cuts it at element {}; use a partitioner that "
-            "cuts where the optimizer allows it (FlatParameterInfo::cut_up_to), as those of Strata do, or an optimizer "
-            "that updates each element by itself",
+            "cuts where the optimizer allows it (FlatParameterInfo::cut_up_to), such as one of Strata, or an optimizer "
+            "that updates each element independently",
             optimizer, part.span->unit, part.span->info.name, partitioner, at);
       }
 }
@@ -204,7 +204,7 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
       lengths[{state.name, state.dtype}] += state.elements(entry.piece.info);
     }
   }
-  std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and what of it is taken
+  std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and the number of elements in use
   for (const auto& [key, length] : lengths) {
     buffers[key].first = make(key.first, length, key.second);
     save_too(key.first, {buffers[key].first, 0, length});

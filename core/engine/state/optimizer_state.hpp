@@ -140,7 +140,7 @@ class OptimizerState {
 
   memory::Buffers& buffers_;
   WriteTrained write_trained_;
-  bool local_;  // true: replica groups train by themselves
+  bool local_;  // true: replica groups train independently
   std::vector<Entry> entries_;
   std::map<int, std::vector<Entry*>> by_flat_parameter_;
   std::map<int, std::vector<Saved>> saved_;  // copies by flat parameter

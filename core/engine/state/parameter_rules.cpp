@@ -80,17 +80,15 @@ ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, 
         any = true;
       }
       if (!any)
-        throw UserError(
-            rule.place,
-            "{}.match: \"{}\" fits no parameter of this model (* stands for any letters); the nearest are {}",
-            rule.path, pattern, nearest_names(pattern, parameters));
+        throw UserError(rule.place,
+                        "{}.match: \"{}\" matches no parameter of this model (* matches any text); the nearest are {}",
+                        rule.path, pattern, nearest_names(pattern, parameters));
     }
   const bool any =
       std::any_of(settings_.begin(), settings_.end(), [](const auto& one) { return one.second.trainable; });
   if (!any)
     throw UserError((rules.empty() ? Place{} : rules.back().place),
-                    "every parameter is frozen, so there is nothing to train; leave out one of the "
-                    "rules with trainable: false");
+                    "every parameter is frozen, so there is nothing to train; remove a rule with trainable: false");
 }
 
 const ParameterSettings& ParameterRules::of(const std::string& parameter) const {

@@ -67,7 +67,7 @@ class Builder final : public nlohmann::json_sax<json> {
 
   json* put(json value) {
     if (++values_ > limits_.values)
-      refuse(fmt::format("holds more than {} values, too many for what it should be", limits_.values));
+      refuse(fmt::format("holds more than {} values, too many for a file of this kind", limits_.values));
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_object()) return &(*member_ = std::move(value));
     return &open_.back()->get_ref<json::array_t&>().emplace_back(std::move(value));

@@ -49,7 +49,7 @@ std::string near(std::string_view word, const std::vector<std::string>& candidat
 }
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
-  if (candidates.empty()) return "nothing is known here";
+  if (candidates.empty()) return "no name is known here";
   if (const std::string best = near(word, candidates); !best.empty()) return "did you mean " + best + "?";
   return fmt::format("known: {}", fmt::join(candidates, ", "));
 }

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view to_clear_line = "\r\033[K";
 
-// True of a line that gloo logs by itself, "[/path/gloo/transport/tcp/file.cc:9] ERROR ...": what it says comes as an
-// error too, and gloo's own least level, ERROR, cannot be switched off.
+// True for a line of gloo's own log, "[/path/gloo/transport/tcp/file.cc:9] ERROR ...": the same error is also thrown,
+// and gloo's own least level, ERROR, cannot be switched off.
 bool is_log_of_gloo(std::string_view piece) {
   return piece.starts_with("[/") && piece.substr(0, piece.find(']')).find("/gloo/") != std::string_view::npos &&
          std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr;

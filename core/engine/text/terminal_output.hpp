@@ -4,7 +4,7 @@
 
 namespace strata::text {
 
-// Makes std::cout, std::cerr and std::clog write printable text only, and leave out the lines that gloo logs by itself
+// Makes std::cout, std::cerr and std::clog write printable text only, without the lines that gloo logs on its own,
 // unless TORCH_CPP_LOG_LEVEL is set. For the beginning of main(); lasts to the end of the process.
 void print_only_what_is_printable();
 

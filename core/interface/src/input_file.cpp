@@ -20,7 +20,7 @@ void throw_cannot_open(const std::string& path, const char* what, int error) {
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe that nobody writes to must not hang; it has no effect on regular files.
+  // O_NONBLOCK: opening a pipe without a writer must not hang; it has no effect on regular files.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     if (errno == ENOENT || errno == ENOTDIR)
@@ -36,7 +36,7 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   if (!S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     const char* what = S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file";
-    throw UserError(Place{path_}, "{}; a file is wanted here", what);
+    throw UserError(Place{path_}, "{}; give a file", what);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -63,7 +63,7 @@ void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t byt
     if (got < 0) throw EnvironmentError("{}: reading at byte {}: {}", path_, offset, describe_errno(errno));
     if (got == 0) {
       check_not_cut();
-      throw EnvironmentError("{}: has no byte {}, its end came early", path_, offset);
+      throw EnvironmentError("{}: ends before byte {}", path_, offset);
     }
     to += got;
     offset += static_cast<std::uint64_t>(got);
@@ -76,7 +76,7 @@ void InputFile::check_not_cut() const {
   if (::fstat(descriptor_, &status) != 0) throw EnvironmentError("{}: {}", path_, describe_errno(errno));
   if (static_cast<std::uint64_t>(status.st_size) >= size_) return;
   throw EnvironmentError(
-      "{}: was cut from {} to {} bytes while it was in use; leave files alone while a run reads them", path_, size_,
+      "{}: was truncated from {} to {} bytes while in use; do not modify files while a run reads them", path_, size_,
       status.st_size);
 }
 

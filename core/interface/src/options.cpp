@@ -113,7 +113,7 @@ template <class Value>
 void check_limits(const OptionSpec& spec, string_view text, Value value, std::optional<Value> (*convert)(string_view)) {
   const auto limit = [&](const std::string& written) {
     const std::optional<Value> converted = convert(written);
-    if (!converted) throw Bug("option {}: the limit {} is no {}", spec.name, in_quotes(written), spec.type);
+    if (!converted) throw Bug("option {}: the limit {} is not of type {}", spec.name, in_quotes(written), spec.type);
     return *converted;
   };
   const std::string unit = spec.unit.empty() ? "" : " " + spec.unit;
@@ -172,7 +172,7 @@ OptionValue parse_option(const OptionSpec& spec, string_view text) {
 
 namespace {
 
-// What is wrong with a spec whose texts are all filled in, or "".
+// The error in a spec whose texts are all filled in, or "".
 std::string problem_of(const OptionSpec& spec) {
   const std::string& type = spec.type;
   const bool is_list = type == "integers" || type == "numbers";
@@ -308,7 +308,7 @@ namespace option_list {
 namespace {
 template <class Value>
 Value or_bug(std::optional<Value> value, string_view text, const char* type) {
-  if (!value) throw Bug("the default {} is no {}", in_quotes(text), type);
+  if (!value) throw Bug("the default {} is not of type {}", in_quotes(text), type);
   return std::move(*value);
 }
 }  // namespace
@@ -329,7 +329,7 @@ int choice_index(std::string_view names, std::string_view text) {
   for (std::string_view rest = names;; ++index) {
     const std::size_t bar = rest.find('|');
     if (rest.substr(0, bar) == text) return index;
-    if (bar == std::string_view::npos) throw Bug("'{}' is none of the choices {}", text, names);
+    if (bar == std::string_view::npos) throw Bug("'{}' is not one of the choices {}", text, names);
     rest.remove_prefix(bar + 1);
   }
 }

@@ -122,7 +122,7 @@ Slot* SlotPool::acquire(Category category, std::int64_t bytes) {
 }
 
 void SlotPool::release(Slot* slot) {
-  strata_check(slot != nullptr && slot->taken_, "releasing a slot that nobody has taken");
+  strata_check(slot != nullptr && slot->taken_, "releasing a slot that is not taken");
   slot->taken_ = false;
   --taken_;
 }

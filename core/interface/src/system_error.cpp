@@ -12,14 +12,14 @@ const char* remedy(int error) {
       return "; the limit of processes and threads is reached: raise `ulimit -u` or the container's limit of them, or "
              "use fewer ranks";
     case EMFILE:
-      return "; this process has as many files open as `ulimit -n` lets it: raise that limit";
+      return "; this process has reached its limit of open files: raise `ulimit -n`";
     case ENFILE:
-      return "; this machine has as many files open as it can";
+      return "; this machine has reached its limit of open files";
     case ENOSPC:
     case EDQUOT:
       return "; the disk, or its table of files, is full: free some space or use another disk";
     case EFBIG:
-      return "; the file is longer than `ulimit -f` or its file system lets it be: raise that limit or use another "
+      return "; the file exceeds `ulimit -f` or the maximum size of its file system: raise the limit or use another "
              "disk";
     case ENOMEM:
       return "; this machine is out of memory";

@@ -20,7 +20,7 @@ using cli::ChosenPlugin;
 
 constexpr std::int64_t kibi = 1024, mebi = 1024 * kibi;
 
-// What --size means for a kind.
+// The meaning of --size for a kind.
 struct KindSizes {
   std::string meaning;
   Sizes usual;  // one that fits in the caches and one that does not
@@ -129,7 +129,7 @@ std::vector<Row> run_kind(PluginKind kind, const MakePlugin& make, const Registr
       rows = bench_data(plugin->make<DataSource>(), sizes, timer);
       break;
     case PluginKind::LearningRate:
-      throw UserError("{}: a learning rate is a few operations on integers; there is nothing to measure",
+      throw UserError("{}: bench does not measure learning rates, which take a few operations per update",
                       plugin->name());
     case PluginKind::Partitioner:
       break;  // see above: one plugin for each size

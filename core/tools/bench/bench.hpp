@@ -1,4 +1,4 @@
-// `strata bench`: a plugin's speed compared with its floor, the least time that the same work can take. Both are
+// `strata bench`: a plugin's speed relative to its floor, a lower bound of the time for the same work. Both are
 // measured in the same rounds, so that a change in the machine's speed affects both. The data flow:
 //   registry -> ChosenPlugin -> the kind's rows, each timed by InterleavedTimer -> bench_report
 #pragma once

@@ -16,10 +16,10 @@ struct BenchReport {
   std::vector<Row> rows;
 };
 
-// One line per row: case, size, median, min..max, rate, floor, its median, and the ratio of the two with its 99 %
-// confidence interval.
-text::Table bench_table(const BenchReport& report);
-// The same as numbers, with the values of every round.
+// Prints one line per row: case, size, median, min..max, rate, floor, its median, and the ratio of the two with its 99
+// % confidence interval.
+text::Table bench_table(const BenchReport& report);  // Returns the rows as JSON, with the values of every round.
+
 nlohmann::ordered_json to_json(const BenchReport& report);
 
 }  // namespace strata::bench

@@ -1,4 +1,4 @@
-// Reading a data plugin's samples, in an order without a pattern, beside widening as many bytes that lie in memory.
+// Reading a data plugin's samples, in random order, compared with widening as many bytes in memory.
 #include <stdlib.h>
 #include <strata/error.hpp>
 

@@ -11,13 +11,12 @@ namespace strata::bench {
 // Work to be timed; returns when done.
 using Work = std::function<void()>;
 
-// Times a plugin's work and its floor one after the other in every round; the order alternates between rounds. Each
-// time is the mean over as many repetitions as fill Settings::seconds. Of several floors the one with the least median
-// over as many rounds before counts. Not the fastest of each round: times vary, and the least of several that are alike
-// is below each of them, so that a floor would not reach itself.
+// Times a plugin's work and its floor one after the other in every round, in alternating order. Each time is the mean
+// over the repetitions that fill Settings::seconds. Of several floors the one with the smallest median over the same
+// number of earlier rounds counts. The fastest of each round would be below each of them, because times vary.
 class InterleavedTimer {
  public:
-  // `ranks`: the time of the slowest rank counts, all start together; null for one process. Must outlive this object.
+  // `ranks`: the time of the slowest rank counts, all start together; null: one process. Must outlive this object.
   explicit InterleavedTimer(const Settings& settings, Group* ranks = nullptr) : settings_(settings), ranks_(ranks) {}
 
   // Fills values and floor_values of `row`. `floors` must not be empty. [collective] over the ranks

@@ -39,7 +39,7 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
 std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const InterleavedTimer& timer);
 // Forward and backward of a layer, against a matmul with the FLOP of its weights.
 std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const InterleavedTimer& timer);
-// Reading samples in a shuffled order over reading as many bytes of the files in that order.
+// Reading samples in a shuffled order, against reading an equal number of bytes of the files in that order.
 std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const InterleavedTimer& timer);
 
 }  // namespace strata::bench

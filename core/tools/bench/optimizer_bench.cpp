@@ -11,7 +11,7 @@ namespace strata::bench {
 
 namespace {
 
-// What a run gives the optimizer: a gradient, and beside a master in fp32 maybe a rounded copy.
+// The inputs of the optimizer in a run: a gradient, and possibly a rounded copy of an fp32 master.
 struct Case {
   const char* name;
   at::ScalarType gradient;

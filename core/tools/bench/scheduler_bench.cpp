@@ -36,8 +36,10 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     const int chunks = scheduler.chunks_per_stage(stages, stages * layers_a_stage);
     const PipelineShape shape{stages, chunks, static_cast<int>(size)};
     const program::StepPlan plan = program::plan_step(name, scheduler, shape, layers);
-    const program::Timeline timeline = program::simulate(plan.orders, plan.placement, times_of(plan.shape));
-    // What a stage's layers take, and how long the last one waits for the first micro-batch's first chunks.
+    const program::Timeline timeline = program::simulate(
+        plan.orders, plan.placement, times_of(plan.shape));  // The time of a stage's layers, and of the last stage's
+                                                             // wait for the first micro-batch's first chunks.
+
     const double waiting = static_cast<double>((stages - 1) * layers_a_stage * layer_cost.forward_time) / chunks;
     const auto working = static_cast<double>(
         size * layers_a_stage *

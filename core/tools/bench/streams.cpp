@@ -23,7 +23,7 @@ constexpr std::int64_t line = 16;               // fp32 elements per cache line
 constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
 constexpr std::size_t most_together = 4;
 
-// Whole numbers: with 0 no operation below changes one, whatever it means to its owner. In two halves: without
+// Integers: with 0 no operation below changes one, as of any format. In two halves: without
 // AVX-512 the compiler passes a vector of 64 bytes through memory.
 using HalfLine [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
 struct [[gnu::may_alias]] Line {
@@ -73,7 +73,7 @@ STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool section
   for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at].change(change);
 }
 
-// What change_together walks: arrays that are read and written, and one that is only read or none. All of them at the
+// The arrays of change_together: those that are read and written, and one that is only read or none. All of them at the
 // same line.
 struct Together {
   std::array<float*, most_together> changed{};

@@ -9,31 +9,31 @@
 
 namespace strata::bench {
 
-// One array that a computation reads or writes.
+// An array that a computation reads or writes.
 struct Stream {
   std::int64_t bytes = 0;
   bool read = true;
   bool written = false;
-  // Where it is: its contents stay, but those of an array that is only written. Undefined, or less than a cache line:
-  // memory of its own.
+  // Memory of the array; its contents are kept unless it is only written. Undefined, or less than a cache line:
+  // separate memory.
   at::Tensor memory = {};
 };
 
-// The floor of a memory-bound computation over arrays larger than the caches: load once what it reads, store once what
-// it writes, best the very memory of the computation: pages of equal kind in other places take other times. The fastest
-// way to do that depends on the processor, so passes() returns several: arrays interleaved in small or large blocks or
-// one after the other, in sections or not, with and without non-temporal stores, and plain copies where possible. They
-// use libtorch's threads, as the plugin does.
+// The floor of a memory-bound computation over arrays larger than the caches: load once all that it reads, store once
+// all that it writes, preferably in the memory of the computation itself, because equal pages at other places take
+// other times. The fastest way depends on the processor, so passes() returns several: arrays interleaved in small or
+// large blocks or one after the other, in sections or not, with and without non-temporal stores, and plain copies if
+// possible. They use libtorch's threads, as the plugin does.
 class Streams {
  public:
   explicit Streams(const std::vector<Stream>& streams);
   // The streams of a copy.
   static Streams of_copy(std::int64_t bytes) { return Streams({{bytes, true, false}, {bytes, false, true}}); }
-  // Functions that each make one pass; they refer to this object.
+  // Returns functions that each make one pass; they refer to this object.
   std::vector<Work> passes() const;
-  // Bytes that one pass loads and stores.
+  // Returns the bytes that one pass loads and stores.
   double bytes() const;
-  // "one pass over 7 streams": an array that is read and written counts twice.
+  // Returns "one pass over 7 streams"; an array that is read and written counts twice.
   std::string name() const;
 
  private:
@@ -45,9 +45,9 @@ class Streams {
     float* begin() const { return static_cast<float*>(memory.data_ptr()); }
   };
 
-  // How a pass walks through the arrays.
+  // Way in which a pass walks through the arrays.
   struct Way {
-    std::int64_t lines = 0;    // of the longest array, before switching to the next array
+    std::int64_t lines = 0;    // lines of the longest array before switching to the next array
     bool sections = false;     // walk four sections of each array in parallel
     bool past_caches = false;  // non-temporal stores to arrays that are only written
     bool together = false;     // the longest arrays line by line, all of them at the same line

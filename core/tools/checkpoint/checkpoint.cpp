@@ -113,8 +113,8 @@ const plugins::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint& sav
                                        plugins::PluginRegistry& registry) {
   if (name.find('/') != std::string::npos)
     throw UserError(Place{saved.folder.string()},
-                    "the checkpoint names its model plugin by a path, {}, and Strata loads no code from a path in a "
-                    "checkpoint; export with the run's own config: strata train CONFIG --resume {} --export FOLDER",
+                    "the checkpoint gives its model plugin by a path, {}, and Strata loads no code from such a path; "
+                    "export with the run's own config: strata train CONFIG --resume {} --export FOLDER",
                     text::one_line(name), saved.folder.string());
   try {
     return registry.find(PluginKind::Model, name);
@@ -148,7 +148,7 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
       << weights_in(saved) << " weights in " << saved.parameters.size() << " parameters\n  optimizer        "
       << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text
       << (saved.pending ? "\n  pending          the update of the last step's gradient (step_policy: delayed)" : "")
-      << (saved.is_finite() ? "" : "\n  not finite       " + saved.not_finite + "; --resume passes it over")
+      << (saved.is_finite() ? "" : "\n  not finite       " + saved.not_finite + "; --resume skips it")
       << "\n  saved by         " << count(saved.layout.world_size, "rank") << ": " << text_of(saved.layout.mesh)
       << "\n  size             " << text::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1
       << " files, all verified\n";

@@ -13,13 +13,13 @@ struct CheckpointArguments {
   std::string plugin_path;        // export: folders to search for plugins first, separated by colons
 };
 
-// Both return the exit status. Verifies all files of a checkpoint and prints its contents; throws UserError if it is
+// Verifies all files of a checkpoint and prints its contents. Returns the exit status. Throws UserError if it is
 // damaged.
 int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out);
 
 // Verifies the checkpoint and writes the weights as a Hugging Face folder, in one process with a few MiB of memory.
-// Finds the model plugin by the saved name and options, only in folders that the user gave: a path in a checkpoint is
-// never loaded. Throws UserError.
+// Finds the model plugin by the saved name and options, only in folders given by the user: a path in a checkpoint is
+// never loaded. Returns the exit status. Throws UserError.
 int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out);
 
 }  // namespace strata::cli

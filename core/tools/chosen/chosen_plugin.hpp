@@ -14,13 +14,14 @@ namespace strata::cli {
 
 using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
-// OPTION=VALUE, each one as in a config. Throws UserError for another form.
+// Options of a command line as OPTION=VALUE, spelled as in a config. Throws UserError for another form.
 OptionTexts options_of(const std::vector<std::string>& settings);
 
-// A plugin that a command line names, with the options that it sets.
+// A plugin chosen on the command line, with its options.
 class ChosenPlugin {
  public:
-  // `rank` and `mesh`: what the plugin sees. Throws as registry.find() does, and UserError for unknown options.
+  // Finds the plugin. `rank` and `mesh`: values of its context. Throws as registry.find(), and UserError for unknown
+  // options.
   ChosenPlugin(plugins::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
                const OptionTexts& options, int rank = 0, const MeshShape& mesh = {});
 
@@ -32,7 +33,7 @@ class ChosenPlugin {
     return plugins_.push(
         name(), registry_.create<Interface>(found_.file.empty() ? found_.manifest.name : found_.file, *context_));
   }
-  // Shuts it down and throws its errors, which the destructor would ignore.
+  // Shuts the plugin down and throws its errors, which the destructor would ignore.
   void shutdown() { plugins_.shutdown(); }
 
  private:

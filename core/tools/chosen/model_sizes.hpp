@@ -1,4 +1,4 @@
-// The sizes of a model, by the names that options usually have for them.
+// Sizes of a model, by the usual names of their options.
 #pragma once
 #include <strata/options.hpp>
 
@@ -8,7 +8,7 @@ namespace strata::cli {
 
 enum class ModelSize { Width, Layers, Heads, KeyValueHeads, HeadSize, InnerWidth, Vocabulary };
 
-// Which one an option is; nothing where it is none, or not an integer.
+// Returns the size that an option sets; empty for other options and those that are not integers.
 std::optional<ModelSize> model_size(const OptionSpec& option);
 
 }  // namespace strata::cli

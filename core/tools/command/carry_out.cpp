@@ -63,14 +63,14 @@ void refuse_meaningless_values(const CLI::App& app) {
     const bool may_be_empty = option->get_name() == "--prompt" || option->get_expected_min() == 0;
     for (const std::string& value : option->results()) {
       if (value.empty() && !may_be_empty)
-        throw UserError("{} is given an empty text; give a value, or leave it out", option->get_name());
+        throw UserError("{} is empty; give a value, or leave it out", option->get_name());
       if (option->get_type_name().starts_with("FLOAT") && std::isnan(std::strtod(value.c_str(), nullptr)))
         throw UserError("{} is '{}'; it must be a number", option->get_name(), value);
     }
   }
 }
 
-// What is wrong with a command line, without the largest number of a type as the end of a range.
+// The error in a command line, without the largest number of a type as the end of a range.
 std::string failure_text(const CLI::App*, const CLI::Error& error) {
   std::string text = error.what();
   const std::size_t largest = text.find(" to 1797693134862315");

@@ -3,9 +3,9 @@
 
 namespace strata::cli {
 
-// What main() of `strata`, and of each program behind one of its commands, does: reads the command line, carries out
-// the command that it gives, with a log on standard error, prints an error as one line, and returns the exit status.
-// A program that has no option --log-level takes the one that `strata` puts in front of the words.
+// Implements main() of `strata` and of each program behind one of its commands: parses the command line, runs the
+// command with a log on standard error, prints an error as one line, and returns the exit status. A program without an
+// option --log-level uses the one that `strata` puts before the words.
 int carry_out(CommandLine& line);
 
 }  // namespace strata::cli

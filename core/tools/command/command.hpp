@@ -1,5 +1,5 @@
-// What every word of `strata` shares: its command line, and options that several words have. The words themselves are
-// listed in tools/launcher/words.hpp.
+// Code shared by all words of `strata`: the command line, and options that several words have. The words are listed in
+// tools/launcher/words.hpp.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -8,14 +8,14 @@
 
 namespace strata::cli {
 
-// Does what the user asked for and returns the exit status.
+// Carries out the command and returns the exit status.
 using Action = std::function<int()>;
 
 // The command line of `strata`, or of a program behind one of its commands.
 struct CommandLine {
   CLI::App& app;
   std::vector<std::string> words;  // this process's arguments without the program's name
-  Action action = {};              // of the command that the user gave; set by parsing
+  Action action = {};              // action of the given command; set by parsing
   std::string log_level = "info";
 
   void on(CLI::App& command, Action chosen) {
@@ -26,33 +26,33 @@ struct CommandLine {
 // Adds every word of `strata` to its command line.
 void add_words(CommandLine& line);
 
-// A program that lies beside `strata`.
+// A program in the folder of `strata`.
 struct Program {
   std::string name;
-  std::string package;         // that installs it
+  std::string package;         // package that installs it
   std::string passed_on = "";  // an option of the command above it that is passed on if it was given
 };
 
-// Adds a subcommand that such a program carries out with all arguments, --help too. Running it throws EnvironmentError
-// with the package to install if the program does not exist.
+// Adds a subcommand that such a program carries out with all arguments, including --help. Running it throws
+// EnvironmentError with the package to install if the program does not exist.
 void add_program(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
                  const Program& program);
 
 inline const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
 
-// The config file, --set and --allow of a command that reads one run's config. `example`: of --set.
+// Adds the config file, --set and --allow for a command that reads one run's config. `example`: example for --set.
 CLI::Option* add_config_file(CLI::App& command, const std::string& names, std::string& file,
                              std::vector<std::string>& settings, const std::string& example = "");
 void add_set(CLI::App& command, std::vector<std::string>& settings, const std::string& text);
-// An option that sets a config key: appends KEY=VALUE to `settings`. Add it after --set, because CLI11 replaces the
-// vector of --set.
+// Adds an option that sets a config key by appending KEY=VALUE to `settings`. Add it after --set, because CLI11
+// replaces the vector of --set.
 CLI::Option* add_setting(CLI::App& command, const std::string& option, const std::string& key,
                          std::vector<std::string>& settings, const std::string& text);
-// --data and --dtype.
+// Adds --data and --dtype.
 void add_data_and_precision(CLI::App& command, std::vector<std::string>& settings);
-// --model, --data and --dtype.
+// Adds --model, --data and --dtype.
 void add_model_and_data(CLI::App& command, std::vector<std::string>& settings);
-// --nproc and --oversubscribe, for a command that starts ranks.
+// Adds --nproc and --oversubscribe, for a command that starts ranks.
 CLI::Option* add_nproc(CLI::App& command, int& nproc, bool& oversubscribe);
 void add_oversubscribe(CLI::App& command, bool& oversubscribe);
 void add_format(CLI::App& command, std::string& format, const std::vector<std::string>& formats = table_formats);

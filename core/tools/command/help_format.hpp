@@ -1,13 +1,12 @@
-// How --help is laid out: lines of at most 140 columns, and an option that may also be given by its place described
-// once.
+// Layout of --help: lines of at most 140 columns, and one description of an option that can also be positional.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
 
 namespace strata::cli {
 
-// `text` with its lines broken at spaces so that each has at most `columns` characters; a word is never broken. A line
-// that begins with spaces, such as a command to copy, stays as it is.
+// Returns `text` with lines broken at spaces to at most `columns` characters; words are never broken. Lines that begin
+// with spaces, such as commands to copy, stay unchanged.
 std::string wrap(const std::string& text, std::size_t columns);
 
 class HelpFormat : public CLI::Formatter {
@@ -17,7 +16,7 @@ class HelpFormat : public CLI::Formatter {
   std::string make_footer(const CLI::App* app) const override;
 };
 
-// For this command and those below it.
+// Applies the layout to this command and its subcommands.
 void lay_out_help(CLI::App& app);
 
 }  // namespace strata::cli

@@ -25,7 +25,7 @@ bool somebody_sees_the_end() {
          std::getenv("CUDA_INJECTION64_PATH") != nullptr;
 }
 
-// A reader that closed the pipe, as `head` does, is no error to report: the status is that of SIGPIPE.
+// A reader that closed the pipe, as `head` does, is not reported as an error: the status is that of SIGPIPE.
 int status_without_output() {
   const int problem = text::output_error() != 0 ? text::output_error() : errno;
   if (problem == EPIPE) return 128 + SIGPIPE;

@@ -4,7 +4,7 @@
 
 namespace strata::cli {
 
-// The settings that --model NAME, NAME:PRESET or NAME:FOLDER stands for; throws nothing.
+// Returns the settings for --model NAME, NAME:PRESET or NAME:FOLDER; throws nothing.
 std::vector<std::string> model_settings(const std::string& model);
 
 }  // namespace strata::cli

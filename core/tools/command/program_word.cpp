@@ -28,7 +28,7 @@ std::string words_of(const CLI::App& command) {
   std::error_code error;
   const std::string program = (ranks::running_executable().parent_path() / chosen.name).string();
   if (!std::filesystem::exists(program, error))
-    throw EnvironmentError("{}: {} does not exist; install the package {}, which brings it, or build all of Strata",
+    throw EnvironmentError("{}: {} does not exist; install the package {}, which contains it, or build all of Strata",
                            command, program, chosen.package);
   arguments.insert(arguments.begin(), program);
   std::vector<char*> line;

@@ -47,7 +47,7 @@ void say(const char* what) {
   alarm(2);  // where the heap is locked
   write_text(text::printable(call->function()).c_str());
   alarm(0);
-  write_text("; a plugin throws an error where it cannot go on, and the engine ends the run on every rank\n");
+  write_text("; a plugin must throw an error instead, with which the engine ends the run on every rank\n");
 }
 
 void take_signal(int number) {

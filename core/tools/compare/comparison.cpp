@@ -226,7 +226,7 @@ bool breaks_promise(const ComparedVariant& variant, const ComparedVariant& basel
 
 double growth_of_memory(const ComparedVariant& variant) {
   constexpr std::size_t parts = 4, filling = 50, shortest = 10;  // steps
-  constexpr double least = 64 << 10;                             // bytes a step; less is what allocators do
+  constexpr double least = 64 << 10;                             // bytes a step; less is due to allocators
   const std::size_t steps = variant.resident.size();
   if (steps < filling + parts * shortest) return 0.0;
   const std::size_t length = (steps - filling) / parts;
@@ -260,11 +260,11 @@ std::string account_of_ratio(const Comparison& comparison) {
 }  // namespace
 
 std::string account_of_times(const Comparison& comparison) {
-  return (comparison.pairs() == 1 ? "a first look: one timed run of each, "
-                                  : text::formatted("%d timed runs of each, ", comparison.pairs())) +
-         (comparison.apart.empty() ? "the variants take turns step by step, "
-                                   : "one after the other (" + comparison.apart + "), ") +
-         text::formatted("%lld steps each; ", static_cast<long long>(comparison.steps)) + account_of_ratio(comparison) +
+  return (comparison.pairs() = = 1 ? "a first look: one timed run of each variant; "
+                                   : text::formatted("%d timed runs of each variant; ", comparison.pairs())) +
+         (comparison.apart.empty() ? "step by step in turn, " : "one after the other (" + comparison.apart + "), ") +
+         text::formatted("%lld steps per run; ", static_cast<long long>(comparison.steps)) +
+         account_of_ratio(comparison) +
          text::formatted(
              "memory, CPU and bytes sent are of the rank with the most; numbers of the first %zu steps, "
              "tolerance %g",

@@ -107,7 +107,7 @@ class Measuring {
     using Clock = std::chrono::steady_clock;
     double step_of_all = 0.0, start_of_all = 0.0;  // seconds
     for (std::size_t i = 0; i < runs_.size(); ++i) {
-      say("what it computes", runs_[i].name);
+      say("numbers", runs_[i].name);
       const std::int64_t steps = options_.steps.value_or(amount_.recorded_steps);
       const Clock::time_point begin = Clock::now();
       variant_runs_.record(runs_[i], steps, comparison.variants[i]);
@@ -133,11 +133,11 @@ class Measuring {
 
   void time(int turn, int turns, Comparison& comparison) {
     const bool backwards = turn % 2 == 1;
-    const std::string part =
-        turns == 1 ? "how fast it is, about " + expected_
-                   : text::formatted("round %d of %d, about ", turn / 2 + 1, turns / 2) + expected_ + " in all";
+    const std::string part = turns = =
+        1 ? "speed, about " + expected_
+          : text::formatted("round %d of %d, about ", turn / 2 + 1, turns / 2) + expected_ + " in all";
     if (comparison.apart.empty()) {
-      if (!backwards) say(part, "all in turns");
+      if (!backwards) say(part, "variants in turn");
       return variant_runs_.time_together(runs_, comparison.steps, backwards, comparison.variants);
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {

@@ -1,5 +1,5 @@
-// Decides from pairs of times measured close together if one run is slower than another, without assumptions about the
-// noise.
+// Decides from pairs of times measured close together whether one run is slower than another, without assumptions about
+// the noise.
 #pragma once
 #include <vector>
 
@@ -14,7 +14,7 @@ struct PairedRatio {
   bool faster() const { return high < 1.0; }
 };
 
-// Fewer pairs can never show a difference with that confidence.
+// Smallest number of pairs that can show a difference with that confidence.
 inline constexpr int smallest_pairs = 8;
 
 // `times[i]` and `baseline[i]` were measured in the same round. The interval is that of Wilcoxon's signed-rank test at

@@ -1,5 +1,5 @@
-// What the plugins in which two runs differ promise of each other's numbers, by EQUIVALENCE in their manifests; where
-// the runs' sums differ in their order too, what all of their plugins do.
+// Promises, by EQUIVALENCE in the manifests, of the plugins in which two runs differ; if the order of sums also
+// differs, of all their plugins.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace strata::compare {
 
-// `rounding`: what sums in another order may make of numbers. Nothing where the runs differ in more than how the same
-// training is carried out, as in the optimizer, or a plugin promises nothing of the others' numbers.
+// Returns the promise. `rounding`: effect of another order of sums. Empty if the runs differ in more than the execution
+// of the same training, such as in the optimizer, or if a plugin promises nothing.
 std::optional<Promise> promise(const resolve::ResolvedRun& run, const resolve::ResolvedRun& baseline, double rounding);
 
 }  // namespace strata::compare

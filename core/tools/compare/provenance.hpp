@@ -1,4 +1,4 @@
-// Where and when a comparison is made.
+// Place and time of a comparison.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace strata::compare {
 
-// `words`: what follows `strata compare` on the command line.
+// `words`: arguments of `strata compare`.
 Provenance provenance_of(const std::vector<std::string>& words);
 
 }  // namespace strata::compare

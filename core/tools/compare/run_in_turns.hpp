@@ -1,6 +1,5 @@
-// Several runs on one machine that take turns: one run makes a step while the others wait. So all runs are measured at
-// nearly the same time, even if the machine's speed changes from second to second.
-// How a run and this process are connected: tools/train/turn.hpp.
+// Runs on one machine that alternate: one run makes a step while the others wait, so all runs are measured at nearly
+// the same time even if the machine's speed changes from second to second. See tools/train/turn.hpp for the connection.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,8 +10,8 @@ namespace strata::compare {
 class RunInTurns {
  public:
   // Starts `strata` with `words` and the option --turns; its output goes to the file `output`. With 0 ranks the run
-  // gets no such option and does not wait. From here on this process ignores SIGPIPE; the exit status shows that a run
-  // has died. Throws EnvironmentError.
+  // gets no such option and does not wait. From here on this process ignores SIGPIPE; the exit status reveals a run
+  // that died. Throws EnvironmentError.
   RunInTurns(std::vector<std::string> words, const std::string& output, int ranks);
   // Kills the run if it has not ended.
   ~RunInTurns();

@@ -61,7 +61,7 @@ bool is_setting(const std::string& text) {
 
 void refuse_steps(const std::string& source, const std::string& setting) {
   if (setting.starts_with("train.steps="))
-    throw UserError("{}: {} does nothing: strata compare chooses how many steps a variant makes; give --steps", source,
+    throw UserError("{}: {} has no effect: strata compare chooses the number of steps; give --steps", source,
                     config::shown(setting));
 }
 
@@ -115,7 +115,7 @@ std::vector<Variant> read_variants(const config::Node& list) {
     }
   }
   if (variants.size() == 1)
-    throw UserError(list.place, "compare: one variant is no comparison; give two or more, or none");
+    throw UserError(list.place, "compare: there is only one variant; give two or more, or none");
   return variants;
 }
 

@@ -1,4 +1,4 @@
-// What a comparison varies: settings that differ between runs of one config.
+// Variants of a comparison: settings that differ between runs of one config.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,26 +8,26 @@
 namespace strata::compare {
 
 struct Variant {
-  std::string name;                   // its settings as they were written
+  std::string name;                   // settings as written
   std::vector<std::string> settings;  // "a.b=c", later ones win
 };
 
-// "a.b=1 c=[1, 2]" as its settings: parted by spaces that are in no quotes and in no brackets. Throws UserError with
-// `source` where one is no KEY=VALUE.
+// Splits "a.b=1 c=[1, 2]" into settings at spaces outside of quotes and brackets. Throws UserError with `source` for a
+// part that is not KEY=VALUE.
 std::vector<std::string> split_settings(const std::string& text, const std::string& source);
 
-// One variant for every value of "KEY=A,B": commas in brackets and quotes part nothing. Throws UserError for fewer than
-// two values.
+// Returns one variant per value of "KEY=A,B"; commas in brackets and quotes do not separate. Throws UserError for fewer
+// than two values.
 std::vector<Variant> vary(const std::string& text);
 
-// A config's `compare:` list, one text of settings a variant. Throws UserError with the place of what is wrong.
+// Reads a config's `compare:` list, one text of settings per variant. Throws UserError with the place of the error.
 std::vector<Variant> read_variants(const config::Node& list);
 
-// Names for headings: of a file's absolute path only what tells it apart from the other names' files. A plugin's
-// library is called as its plugin: "partitioner.plugin=/home/me/build/libmine.so" is "partitioner.plugin=mine".
+// Shortens names for headings: absolute paths are cut to the part that distinguishes them, and a plugin's library is
+// named like its plugin: "partitioner.plugin=/home/me/build/libmine.so" becomes "partitioner.plugin=mine".
 std::vector<std::string> short_names(const std::vector<std::string>& names);
 
-// Every combination of one variant of each list, the first list's changing last.
+// Returns all combinations of one variant of each list; the first list varies slowest.
 std::vector<Variant> every_combination(const std::vector<std::vector<Variant>>& lists);
 
 }  // namespace strata::compare

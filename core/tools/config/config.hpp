@@ -25,19 +25,19 @@ struct ConfigShow {
 using ResolveConfig =
     std::function<config::RunConfig(const std::vector<config::Node>& layers, const config::World& world)>;
 
-// Prints every value of the resolved config and where it comes from. Throws UserError, EnvironmentError.
+// Prints every value of the resolved config and its origin. Throws UserError, EnvironmentError.
 void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output);
 
 // Writes a config with its --set values as `format` ("yaml", "toml", "json"; empty: from the name of `file`, else yaml)
-// to `file`, or to `output` if it is empty. A ds_config is translated to Strata's keys; `log` gets one line per key.
-// What "auto" takes from the model's width is written where the settings name a model.
-// Defaults are not written. Throws UserError, EnvironmentError.
+// to `file`, or to `output` if it is empty. A ds_config is translated to Strata's keys, and `log` gets one line per
+// key; "auto" values that depend on the model's width are written if the settings name a model. Defaults are not
+// written. Throws UserError, EnvironmentError.
 void config_convert(const ConfigShow& arguments, std::shared_ptr<plugins::PluginRegistry> registry,
                     const std::string& format, const std::string& file, std::ostream& output, std::ostream& log);
 
-// One key of the engine or option of a plugin: type, default, range, what it affects, an example. `path` is as in a
-// config; an option may stand beside `plugin`, as in optimizer.betas. A section prints a table of what is in it. Throws
-// UserError with the nearest for a path that leads nowhere.
+// Prints one key of the engine or option of a plugin: type, default, range, effect, example; for a section, a table of
+// its keys. `path` is as in a config; an option may stand next to `plugin`, as in optimizer.betas. Throws UserError
+// with the nearest key for an unknown path.
 void config_explain(plugins::PluginRegistry& registry, const std::string& path, std::ostream& output);
 
 // `strata config conflicts [FILE] [--set a.b=c ...] [--nproc N] [--format table|markdown|csv|json]`
@@ -48,13 +48,13 @@ struct ConfigConflicts {
   std::string format = "table";
 };
 
-// Prints the features that cannot be combined, with the reason; with a config the rows of the features that its
-// training has, and what was found. Throws UserError for a config that has both features of a row.
+// Prints the features that cannot be combined, with the reason; with a config, the rows of its training's features, and
+// what was found. Throws UserError for a config that has both features of a row.
 void config_conflicts(const ConfigConflicts& arguments, std::ostream& output);
 // Prints all rows. [any rank]
 void print_conflicts(text::TableFormat format, std::ostream& output);
 
-// configs/REFERENCE.md: a section for each of a config's, then one for each plugin.
+// Prints configs/REFERENCE.md: one section per config section, then one per plugin.
 void config_reference(plugins::PluginRegistry& registry, std::ostream& output);
 
 }  // namespace strata::cli

@@ -10,7 +10,7 @@
 namespace strata::cli {
 namespace {
 
-// A row, and what was found of its features in a config; empty: not found, or no config.
+// A row, and its features found in a config; empty: not found, or no config.
 struct Row {
   const config::Conflict& conflict;
   std::string first_found = {};

@@ -1,4 +1,4 @@
-// What a key of a config is, from the descriptions of the engine's keys and the manifests of plugins.
+// The description of a key of a config, from those of the engine's keys and the manifests of plugins.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class Settings {
       }
   }
 
-  // The setting of this path; of an option beside `plugin` those of every plugin that has one.
+  // The setting of this path; of an option next to `plugin` those of every plugin that has one.
   std::vector<const Setting*> find(const std::string& path) const {
     std::vector<const Setting*> found;
     for (const Setting& one : all)
@@ -179,7 +179,7 @@ void explain(const Setting& setting, std::ostream& output) {
            fmt::format("{} with {}: {}", conflict.first.name, conflict.second.name, conflict.reason));
 }
 
-// The name of what follows `before.` in a path.
+// The name that follows `before.` in a path.
 std::string component_after(const std::string& before, const std::string& path) {
   const std::size_t begin = before.empty() ? 0 : before.size() + 1;
   return path.substr(begin, path.find('.', begin) - begin);
@@ -228,7 +228,7 @@ partitioner: {plugin: zero3, prefetch_layers: 2}
 
 Descriptions give the meaning of special values as `VALUE: meaning`, for example `0: no clipping`.
 
-**Types** beside numbers, texts and choices:
+**Types** other than numbers, texts and choices:
 
 | type            | value                                                                 |
 | --------------- | --------------------------------------------------------------------- |

@@ -102,7 +102,7 @@ class Writer {
   std::string text;
 
  private:
-  // Origins that say more than a place: of what was translated.
+  // Origins with more than a place: of translated keys.
   std::string comment(const config::Node& node) const {
     return node.origin.find(' ') == std::string::npos ? "" : "  # " + node.origin;
   }

@@ -5,9 +5,9 @@
 
 namespace strata::cli {
 
-// The tree in the spelling of a file, which reads back as the same tree. In YAML and TOML a translated value has its
-// origin behind it as a comment. Ends with a line break; an empty tree is an empty text. Throws UserError for what TOML
-// cannot hold: keys without a value.
+// Returns the tree in the format's spelling, which reads back as the same tree. In YAML and TOML a translated value is
+// followed by its origin as a comment. Ends with a line break; an empty tree gives an empty text. Throws UserError for
+// keys without a value, which TOML does not have.
 std::string write_tree(const config::Node& tree, config::Format format);
 
 }  // namespace strata::cli

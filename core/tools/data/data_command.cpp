@@ -63,14 +63,14 @@ std::string plugin_for(plugins::PluginRegistry& registry, const std::string& pat
       const bool known = plugins::plugin_call(plugins::full_name(found->manifest), "recognizes()",
                                               [&] { return plugin->recognizes(path); });
       if (known) names.push_back(found->manifest.name);
-    } catch (const UserError&) {  // a file that is not there: opening it says so
+    } catch (const UserError&) {  // a missing file: opening it reports that
     }
     plugin->shutdown();
   }
   if (names.empty()) return config::find(config::read_defaults(), "data.plugin")->text;
   if (names.size() > 1)
-    throw UserError(Place{path}, "data/{} and data/{} both take it for a file of theirs; choose one with --plugin",
-                    names[0], names[1]);
+    throw UserError(Place{path}, "data/{} and data/{} both recognize this file; choose one with --plugin", names[0],
+                    names[1]);
   return names.front();
 }
 
@@ -91,7 +91,7 @@ void set_own_end(const std::string& file, PackOptions& options) {
   const std::optional<std::uint32_t> end = options.tokenizer->document_end();
   if (!end) {
     throw UserError(Place{file},
-                    "shows no end of a document: it must add one of <|endoftext|> and <|end_of_text|>; say "
+                    "has no unique document end: it must add exactly one of <|endoftext|> and <|end_of_text|>; give "
                     "--document-end ID or --document-end none");
   }
   const std::vector<std::uint32_t>& behind = options.tokenizer->behind();
@@ -105,7 +105,7 @@ void set_document_end(const std::string& text, const std::string& tokenizer, Pac
   std::uint32_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc{} || end != text.data() + text.size()) {
-    throw UserError("--document-end is '{}'; it must be none, auto or a token's id from 0 to 4294967295", text);
+    throw UserError("--document-end is '{}'; it must be none, auto or a token id from 0 to 4294967295", text);
   }
   options.line_end = options.file_end = id;
 }
@@ -173,14 +173,14 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
         << text::formatted("%.1f", 100.0 * static_cast<double>(count->targets) / positions) << "%";
   }
   line("ids") << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct << " distinct";
-  line("unigram entropy") << text::formatted("%.6f", statistics.unigram_entropy)
-                          << " nats a token (the loss of a model that only knows how frequent each token is)\n";
+  line("unigram entropy") < < text::formatted("%.6f", statistics.unigram_entropy) < <
+      " nats per token (the loss of a model that predicts each token by its frequency alone)\n";
 }
 
 std::vector<std::uint32_t> ids_of(const std::vector<std::int64_t>& tokens) {
   std::vector<std::uint32_t> ids;
   for (const std::int64_t token : tokens) {
-    if (token < 0 || token > UINT32_MAX) throw UserError("the file holds {}, which is no id of a tokenizer", token);
+    if (token < 0 || token > UINT32_MAX) throw UserError("the file contains {}, which is not a token id", token);
     ids.push_back(static_cast<std::uint32_t>(token));
   }
   return ids;
@@ -190,8 +190,8 @@ std::string printable(const std::string& bytes) {
   return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// What tokens say, as a part of a line: their text, or without a tokenizer the bytes that they are; empty when one is
-// no byte.
+// The text of tokens, as a part of a line, or without a tokenizer their bytes; empty when one is
+// not a byte.
 std::string text_of(const std::vector<std::int64_t>& tokens, const tokenizer::Tokenizer* tokenizer) {
   if (tokenizer) return "  as text: " + printable(tokenizer->decode(ids_of(tokens)));
   std::string bytes;
@@ -232,11 +232,11 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
       << text::format_bytes(result.tokens * pack.token_bytes) << ", "
       << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << result.files << " files, "
       << result.documents << " documents";
-  if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
+  if (result.skipped > 0) out << "; " << result.skipped << " other files in the folders are not text, hidden or links";
   if (result.left_out > 0)
-    err << "warning: left out, as Hugging Face's library does: " << result.left_out << " bytes of the texts, for which "
+    err << "warning: omitted, as by Hugging Face's library: " << result.left_out << " bytes of the texts, for which "
         << options.tokenizer << " has no token\n";
-  out << "\nlook at it: strata data info " << options.output << " --seq-len 512\n";
+  out << "\ninspect it with: strata data info " << options.output << " --seq-len 512\n";
   return 0;
 }
 
@@ -260,8 +260,8 @@ int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options,
   }
   if (order == config::DataOrder::Own && options.document_end)
     throw UserError(
-        "--document-end is given and --order is own: the plugin's own order makes its samples itself; choose the order "
-        "sequential or shuffled, or leave --document-end out");
+        "--document-end is given and --order is own: the plugin's own order decides which tokens a sample holds; "
+        "choose the order sequential or shuffled, or leave --document-end out");
   OpenFile file(registry, options.file);
   const data::OrderedSamples samples(file.open(options.file.path), order,
                                      {options.seq_len, options.samples, options.seed}, options.document_end);
@@ -269,7 +269,8 @@ int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options,
   const std::int64_t count = goes_on ? options.samples : samples.count();
   if (options.position >= count || options.count > count - options.position) {
     throw UserError(Place{options.file.path},
-                    "the order holds {} samples, 0 to {}; --samples is how many a run takes in all", count, count - 1);
+                    "the order has {} samples, 0 to {}; --samples is the total number of samples of the run", count,
+                    count - 1);
   }
   std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
@@ -288,7 +289,7 @@ int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options,
       continue;
     }
     out << "position " << position << ": sample " << samples.sample(position) << ", " << options.seq_len
-        << " inputs and one more as the last target";
+        << " inputs and one more for the last target";
     if (some_count) out << "; " << counted << " targets count";
     out << "\n ";
     for (const std::int64_t token : tokens) out << " " << token;

@@ -10,7 +10,7 @@
 
 namespace strata::cli {
 
-// Threads that work on inputs; the outputs come in the order of the inputs. With one thread the caller's does all.
+// Threads that process inputs; outputs come in the order of the inputs. With one thread the caller's does all work.
 template <typename Input, typename Output>
 class InOrder {
  public:
@@ -50,7 +50,7 @@ class InOrder {
     changed_.notify_one();
   }
 
-  // Waits for the oldest input's output, and throws what its work threw.
+  // Waits for the output of the oldest input, and throws the exception of its work.
   Output take() {
     std::future<Output> result = std::move(results_.front());
     results_.pop_front();
@@ -78,8 +78,8 @@ class InOrder {
   std::condition_variable changed_;
   std::deque<std::packaged_task<Output(const Work&)>> waiting_;
   bool ends_ = false;
-  std::deque<std::future<Output>> results_;  // the caller's thread only
-  std::vector<std::thread> threads_;         // last: they use the rest
+  std::deque<std::future<Output>> results_;  // used by the caller's thread only
+  std::vector<std::thread> threads_;         // last member: the threads use the others
 };
 
 }  // namespace strata::cli

@@ -21,11 +21,11 @@ std::string jsonl_text(std::string_view line, const std::string& key, const std:
   if (found == object.end()) {
     std::string keys;
     for (const auto& [name, value] : object.items()) keys += (keys.empty() ? "" : ", ") + name;
-    throw UserError(place, "has no key '{}'; --jsonl-key names the one that holds the text{}", key,
+    throw UserError(place, "has no key '{}'; give the key of the text with --jsonl-key{}", key,
                     keys.empty() ? "" : " (there is: " + text::one_line(keys) + ")");
   }
   if (!found->is_string()) {
-    throw UserError(place, "its '{}' is {}, and a string is wanted", key, found->type_name());
+    throw UserError(place, "its '{}' is {}; it must be a string", key, found->type_name());
   }
   return found->get<std::string>();
 }
@@ -33,7 +33,7 @@ std::string jsonl_text(std::string_view line, const std::string& key, const std:
 void check_line(std::size_t bytes, const std::string& file, std::int64_t number) {
   if (bytes <= longest_line) return;
   throw UserError(Place{file, static_cast<int>(std::min<std::int64_t>(number, INT32_MAX))},
-                  "is longer than 256 MiB; a line holds one document, so split it into lines or documents");
+                  "is longer than 256 MiB; a line is one document: split it into several");
 }
 
 }  // namespace strata::cli

@@ -79,7 +79,7 @@ class Packer {
   }
 
   void pack_jsonl(const InputFile& file) {
-    std::string rest;  // what was read and is no whole line yet
+    std::string rest;  // the bytes read of an unfinished line
     std::int64_t number = 1;
     for (std::uint64_t at = 0; at < file.size();) {
       const std::size_t before = rest.size();
@@ -118,13 +118,12 @@ class Packer {
 void check_ids(const PackOptions& options, std::uint32_t largest_end) {
   const std::uint32_t size = options.tokenizer->vocabulary_size();
   if (largest_end >= size) {
-    throw UserError("the token behind each document is {}, and the tokenizer's ids are 0 to {}; take one of these",
-                    largest_end, size - 1);
+    throw UserError("--document-end is {}, and the tokenizer's ids are 0 to {}; give one of these", largest_end,
+                    size - 1);
   }
   if (options.token_bytes == 4 || size <= UINT16_MAX + 1) return;
   throw UserError(
-      "the tokenizer's ids are 0 to {}, and u16 tokens end at 65535; take the width u32: name the output *.u32.bin, "
-      "which runs read so",
+      "the tokenizer's ids are 0 to {}, and u16 tokens end at 65535; use u32 tokens: name the output *.u32.bin",
       size - 1);
 }
 
@@ -133,9 +132,7 @@ void check(const PackOptions& options) {
   const std::uint32_t largest = std::max(options.line_end.value_or(0), options.file_end.value_or(0));
   if (options.tokenizer) check_ids(options, largest);
   if (options.token_bytes == 4 || largest <= UINT16_MAX) return;
-  throw UserError(
-      "the token behind each document is {}, and u16 tokens end at 65535; take a smaller one or the width u32",
-      largest);
+  throw UserError("--document-end is {}, and u16 tokens end at 65535; give a smaller id, or --width u32", largest);
 }
 
 }  // namespace
@@ -146,8 +143,8 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
   const TextFiles list(inputs, output, options.reading);
   if (list.bytes() == 0) {
     throw UserError(
-        "nothing to pack: {} text files with 0 bytes were found ({} others were skipped); name files or folders that "
-        "hold text",
+        "nothing to pack: {} text files with 0 bytes were found ({} others were skipped); give files or folders with "
+        "text",
         list.files().size(), list.skipped());
   }
   data::OutputFile file(output, options.existing);

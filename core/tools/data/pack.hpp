@@ -16,13 +16,12 @@ struct PackOptions {
   data::Existing existing = data::Existing::Refuse;
   Reading reading = Reading::ByName;
   std::string jsonl_key = "text";
-  // The token written after each document, so that a model sees where it ends. Each JSON line is a document; any other
-  // file is one document. 0 does not occur in text and is the end-of-text token of GPT-NeoX's
-  // tokenizer.
+  // Token written after each document, which marks its end. Each JSON line is a document; any other file is one
+  // document. 0 does not occur in text and is the end-of-text token of GPT-NeoX's tokenizer.
   std::optional<std::uint32_t> line_end = 0;
   std::optional<std::uint32_t> file_end;
-  const tokenizer::Tokenizer* tokenizer = nullptr;  // none: bytes are tokens
-  int threads = 1;                                  // for its work; the result does not depend on them
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // null: bytes are tokens
+  int threads = 1;                                  // threads of the tokenizer; the result does not depend on it
 };
 
 struct PackResult {
@@ -30,7 +29,7 @@ struct PackResult {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::int64_t skipped = 0;   // files in folders that were skipped, see below
-  std::int64_t left_out = 0;  // bytes that the tokenizer has no token for
+  std::int64_t left_out = 0;  // bytes without a token
 };
 
 // Writes text files as tokens into a token file, which is created completely or not at all: their bytes (ids 0 to 255),

@@ -7,7 +7,7 @@
 
 namespace strata::cli {
 
-// pack_text's work with a tokenizer, but for finish().
+// Does the work of pack_text with a tokenizer, except for finish().
 PackResult pack_tokens(const TextFiles& files, data::OutputFile& output, const PackOptions& options,
                        const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -25,12 +25,12 @@ bool looks_like_text(const InputFile& file) {
 void refuse_json(const InputFile& file, int lines) {
   if (begins_with_objects(file, lines))
     throw UserError(Place{file.path()},
-                    "has JSON objects as lines; if each is a document, say --jsonl-key KEY, the key of "
-                    "its text; to pack the file as text, say --as-is");
+                    "has JSON objects as lines; if each is a document, give the key of its text with --jsonl-key KEY; "
+                    "to pack the file as text, give --as-is");
   if (lines == 1 && begins_with_list(file))
     throw UserError(Place{file.path()},
-                    "is a JSON list of objects; write each object as a line (jq -c '.[]') and say "
-                    "--jsonl-key KEY, the key of its text; to pack the file as text, say --as-is");
+                    "is a JSON list of objects; write each object as a line (jq -c '.[]') and give the key of its text "
+                    "with --jsonl-key KEY; to pack the file as text, give --as-is");
 }
 
 }  // namespace
@@ -57,10 +57,9 @@ void TextFiles::add_input(const std::string& path) {
   if (reading_ == Reading::AsIs) return add(file, false);
   toolbox::refuse_foreign_file(file);
   if (const std::string encoding = toolbox::other_encoding(file); !encoding.empty())
-    throw UserError(
-        Place{path},
-        "is text in {}, and UTF-8 is wanted; convert it (iconv -f {} -t UTF-8), or pack its bytes with --as-is",
-        encoding, encoding);
+    throw UserError(Place{path},
+                    "is text in {}, not in UTF-8; convert it (iconv -f {} -t UTF-8), or pack its bytes with --as-is",
+                    encoding, encoding);
   const bool lines = reading_ == Reading::Lines || path.ends_with(".jsonl");
   if (!lines) refuse_json(file, 1);
   add(file, lines);

@@ -7,11 +7,11 @@
 
 namespace strata::cli {
 
-// Which files are JSON lines.
+// Selection of the files that are read as JSON lines.
 enum class Reading {
-  ByName,  // those named .jsonl; others with lines of objects are refused
+  ByName,  // files named .jsonl; other files with lines of objects are refused
   Lines,   // every input that is a file, and in folders every file that begins with a line that is an object
-  AsIs     // none
+  AsIs     // no file
 };
 
 struct TextFile {
@@ -19,14 +19,14 @@ struct TextFile {
   bool lines = false;  // each line is a JSON object with a document
 };
 
-// The inputs' files in their order, and their bytes in all. See pack_text about folders and JSON lines.
+// Files of the inputs in their order, and their total bytes. See pack_text about folders and JSON lines.
 class TextFiles {
  public:
   TextFiles(const std::vector<std::string>& inputs, const std::string& output, Reading reading);
 
   const std::vector<TextFile>& files() const { return files_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(bytes_); }
-  std::int64_t empty() const { return empty_; }  // files without a byte
+  std::int64_t empty() const { return empty_; }  // number of empty files
   std::int64_t skipped() const { return skipped_; }
 
  private:

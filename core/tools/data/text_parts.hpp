@@ -9,18 +9,18 @@
 
 namespace strata::cli {
 
-// What one thread works on at a time: lines of JSON, or a part of a document.
+// Unit of work of one thread: lines of JSON, or a part of a document.
 struct TextPart {
   std::string path;
   std::string text;
   bool lines = false;
-  std::int64_t first_line = 1;  // the number of the first of the lines
-  bool begins = false;          // a document, where there are no lines
+  std::int64_t first_line = 1;  // number of the first line
+  bool begins = false;          // true: the part begins a document; without lines
   bool ends = false;
-  std::int64_t read = 0;  // bytes of all files up to this part's end
+  std::int64_t read = 0;  // bytes of all files up to the end of this part
 };
 
-// Reads text files in parts of about a megabyte, which the tokenizer encodes as it would encode the whole.
+// Reads text files in parts of about a megabyte whose tokens together equal those of the whole text.
 class TextParts {
  public:
   TextParts(const TextFiles& files, const tokenizer::Tokenizer& tokenizer);
@@ -28,7 +28,7 @@ class TextParts {
 
  private:
   bool open_next();
-  // Where the part ends in rest_, of which the bytes before `searched` hold no end; 0 where there is none.
+  // Returns the end of the part in rest_, whose bytes before `searched` contain none; 0: there is none.
   std::size_t end_of_part(std::size_t searched) const;
 
   const TextFiles& files_;
@@ -36,8 +36,8 @@ class TextParts {
   std::size_t opened_ = 0;
   std::optional<InputFile> file_;
   bool lines_ = false;
-  std::uint64_t position_ = 0;  // in the file: what was read of it
-  std::string rest_;            // what was read and not given out
+  std::uint64_t position_ = 0;  // bytes read of the file
+  std::string rest_;            // bytes read and not yet returned
   std::int64_t line_ = 1;
   bool begins_ = true;
   std::int64_t read_ = 0;

@@ -10,11 +10,11 @@ struct TokenStatistics {
   std::int64_t smallest = 0;  // ids
   std::int64_t largest = 0;
   std::int64_t distinct = 0;
-  // Of the id frequencies, nats a token: the loss of the best model that looks at no context.
+  // Unigram entropy of the ids, nats per token: the loss of the best model without context.
   double unigram_entropy = 0.0;
 };
 
-// Reads all tokens. `progress(tokens so far)` is called now and then.
+// Reads all tokens. `progress(tokens so far)` is called from time to time.
 TokenStatistics statistics_of(const data::TokenSource& source, const std::function<void(std::int64_t)>& progress = {});
 
 }  // namespace strata::cli

@@ -1,7 +1,6 @@
-// DeepSpeed's ds_config.json in Strata's keys, by the table keys.yaml. Every key is honoured, accepted
-// with the reason why there is nothing to do for it, or refused with a reason and what to use instead. A key that the
-// table does not know is refused with the nearest; at the top, where DeepSpeed ignores such keys, only when one is
-// near.
+// Translates DeepSpeed's ds_config.json to Strata's keys, by the table keys.yaml. Every key is translated, accepted as
+// without effect with a reason, or refused with a reason and an alternative. Unknown keys are refused with the nearest
+// name; at the top level, where DeepSpeed ignores unknown keys, only if a known key is near.
 #pragma once
 #include "resolve/dialect.hpp"
 
@@ -9,14 +8,15 @@ namespace strata::deepspeed {
 
 class DeepSpeed final : public resolve::Dialect {
  public:
-  // Keys of DeepSpeed, and no section that only Strata has.
-  bool recognises(const config::Node& config) const override;
-  // Takes deepspeed_compat (the version whose defaults hold) and deepspeed_allow (a list of keys whose refusal is
-  // waived, where training is the same without them) out of trees[2]. Origins name DeepSpeed's keys.
+  // True for a config with keys of DeepSpeed and no section that only Strata has.
+  bool recognises(const config::Node& config)
+      const override;  // Also takes deepspeed_compat (the version whose defaults apply) and deepspeed_allow (a list of
+                       // keys whose refusal is waived, if training does not depend on them) out of trees[2]. Origins
+                       // name DeepSpeed's keys.
   resolve::Translation translate(std::vector<config::Node>& trees, const config::PluginSource& plugins,
-                                 const resolve::DialectAnswers& answers) const override;
-  // The hidden size is asked of the model; of an "auto" batch the micro-batch is the largest part that fits
-  // memory_budget.
+                                 const resolve::DialectAnswers& answers)
+      const override;  // Finds the hidden size from the model and, for a batch size "auto", the largest micro-batch
+                       // that fits memory_budget.
   bool answer(const resolve::Translation& translation, const config::RunConfig& run, const config::World& world,
               plugins::PluginRegistry& registry, resolve::DialectAnswers& answers) const override;
 };

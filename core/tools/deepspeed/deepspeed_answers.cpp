@@ -1,4 +1,4 @@
-// What a ds_config leaves "auto" and only the model or the free memory answers.
+// The "auto" values of a ds_config that depend on the model or the free memory.
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void answer_micro_batch(resolve::DialectAnswers& answers, std::int64_t batch, co
   if (local_ranks == 0 && run.memory_budget == 0) {
     answers.micro_batch = batch;
     answers.micro_batch_origin =
-        "all of them: ranks that torchrun, mpirun or srun started would each measure other free memory; set "
+        "all of them: ranks started by torchrun, mpirun or srun would measure different amounts of free memory; set "
         "memory_budget=SIZE for the largest part that fits";
     return;
   }
@@ -42,12 +42,12 @@ void answer_micro_batch(resolve::DialectAnswers& answers, std::int64_t batch, co
              text::format_bytes(bytes);
     if (bytes > budget.bytes) continue;
     answers.micro_batch = samples;
-    answers.micro_batch_origin = "the largest part of them that fits into " + text::format_bytes(budget.bytes) +
-                                 " a rank (" + budget.origin + "): " + tried;
+    answers.micro_batch_origin = "the largest divisor that fits into " + text::format_bytes(budget.bytes) +
+                                 " per rank (" + budget.origin + "): " + tried;
     return;
   }
   throw UserError(
-      "a micro-batch of one sample takes {} a rank, and there are {} ({}); use more ranks, a higher stage, "
+      "a micro-batch of one sample needs {} per rank, and {} are available ({}); use more ranks, a higher stage, "
       "activations.checkpoint=all, a shorter model.seq_len, or memory_budget=SIZE",
       text::format_bytes(bytes), text::format_bytes(budget.bytes), budget.origin);
 }
@@ -65,7 +65,7 @@ bool DeepSpeed::answer(const resolve::Translation& translation, const config::Ru
   try {
     answer_micro_batch(answers, translation.automatic_batch, run, registry, ranks_of(world));
   } catch (const UserError& error) {
-    throw UserError(translation.automatic_batch_place, "\"auto\" as the batch: {}", error.what());
+    throw UserError(translation.automatic_batch_place, "batch size \"auto\": {}", error.what());
   }
   return true;
 }

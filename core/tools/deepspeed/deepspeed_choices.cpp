@@ -36,9 +36,9 @@ void DeepSpeedTranslation::choose(const std::string& slot, const std::string& pl
 
 void DeepSpeedTranslation::say_chosen(const DeepSpeedKey& key) {
   const std::string path = text_at(*key.row, "slot") + ".plugin";
-  if (const config::Node* chosen = set(path)) return line(key, path + " = " + spelled(*chosen) + ", as --set says");
+  if (const config::Node* chosen = set(path)) return line(key, path + " = " + spelled(*chosen) + ", by --set");
   const config::Node& ours = *config::find(tree, path);
-  const bool says_why = config::is_auto(*key.value) && path == "precision.plugin";
+  const bool says_why = config::is_auto(*key.value)&& path = = "precision.plugin";
   line(key, path + " = " + spelled(ours) + (says_why ? ": " + ours.origin : ""));
 }
 
@@ -46,9 +46,7 @@ void DeepSpeedTranslation::choose_precision() {
   const bool fp16 = file_.value<bool>("fp16.enabled").value_or(false);
   const bool bf16 = file_.value<bool>("bf16.enabled").value_or(false);
   const config::Node* enabled = file_.given(fp16 ? "fp16.enabled" : "bf16.enabled");
-  if (fp16 && bf16)
-    throw UserError(enabled->place,
-                    "fp16.enabled and bf16.enabled are both true, and a run has one of them; set one to false");
+  if (fp16 & &bf16) throw UserError(enabled->place, "fp16.enabled and bf16.enabled are both true; set one to false");
   if (fp16 || bf16) {
     const std::string name = fp16 ? "fp16" : "bf16";
     return choose("precision", name, enabled->place, enabled->origin + " " + name + ".enabled");
@@ -68,8 +66,7 @@ void DeepSpeedTranslation::choose_partitioner() {
   const config::Node* given = file_.given(stage_key);
   stage_ = std::to_string(file_.value<std::int64_t>(stage_key, "0").value_or(0));
   const config::Node* partitioner = deepspeed_table("stages").get(stage_);
-  if (partitioner == nullptr)
-    throw UserError(given->place, "{}: {}, and there are the stages 0, 1, 2 and 3", stage_key, stage_);
+  if (partitioner = = nullptr) throw UserError(given->place, "{} is {}; it must be 0, 1, 2 or 3", stage_key, stage_);
   std::string origin = given == nullptr ? "DeepSpeed's default of " + stage_key : given->origin + " " + stage_key;
   std::string chosen_by;
   for (const DeepSpeedKey& key : keys_) {
@@ -100,12 +97,11 @@ void DeepSpeedTranslation::choose_type(const std::string& block, const config::N
   if (name == nullptr) {
     std::vector<std::string> names;
     for (const config::Entry& entry : known.entries) names.push_back(entry.key);
-    throw UserError(type->place,
-                    "{}: {} is unknown; {}; classes of torch, which DeepSpeed takes by their names too, are not here",
-                    path, config::shown(type->text), text::suggestion(type->text, names));
+    throw UserError(type->place, "{}: {} is unknown; {}; classes of torch are not supported", path,
+                    config::shown(type->text), text::suggestion(type->text, names));
   }
   choose(slot, name->text, type->place, type->origin + " " + path);
-  if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, whatever --set says
+  if (block == "scheduler") chosen_[slot] = name->text;  // the file has its parameters, even if --set replaces it
 }
 
 void DeepSpeedTranslation::choose_momentum() {

@@ -1,4 +1,4 @@
-// What a ds_config leaves out: DeepSpeed's defaults where they are not ours, and what it has no key for.
+// Keys that a ds_config leaves out: DeepSpeed's defaults where ours differ, and settings without a key there.
 #include "tools/deepspeed/deepspeed_table.hpp"
 #include "tools/deepspeed/deepspeed_translation.hpp"
 

@@ -12,21 +12,22 @@ struct DeepSpeedKey {
   std::string path;
   Place place;  // of the key
   const config::Node* value;
-  const config::Node* row;  // of the table; null: DeepSpeed ignores the key
+  const config::Node* row;  // row of the table; null: DeepSpeed ignores the key
 };
 
-// A ds_config as it is written, but for former names of keys: they are the present ones.
+// A ds_config as written, with former names of keys replaced by the current ones.
 class DeepSpeedFile {
  public:
-  // Says in `lines` which names were replaced. Throws UserError where both names are given.
+  // Adds a line to `lines` for each replaced name. Throws UserError if both names are given.
   DeepSpeedFile(config::Node file, std::vector<resolve::DialectLine>& lines);
 
   const config::Node& root() const { return root_; }
-  const config::Node* given(const std::string& path) const;  // null when left out or null
+  const config::Node* given(const std::string& path) const;  // null if left out or null
+
   bool is_automatic(const std::string& path) const;
 
-  // The value of a key that the table knows; nothing when it is left out, null or "auto". Throws UserError when it is
-  // of another type than its row says, or below `minimum`.
+  // Returns the value of a key of the table; empty if it is left out, null or "auto". Throws UserError if its type
+  // differs from that of its row, or if it is below `minimum`.
   template <typename Value>
   std::optional<Value> value(const std::string& path, const char* minimum = "") const {
     if (given(path) == nullptr || is_automatic(path)) return {};
@@ -34,15 +35,15 @@ class DeepSpeedFile {
   }
   OptionValue typed(const std::string& path, const config::Node& value, const char* minimum = "") const;
 
-  // In the file's order. Throws UserError at a key that the table does not know. DeepSpeed ignores such keys at the
-  // top; so is it here, unless a key looks like a slip of the pen and is not among `allowed`.
+  // Returns the keys in the file's order. Throws UserError at a key that the table lacks, except at the top level,
+  // where DeepSpeed ignores unknown keys: there only for a likely typing error that is not among `allowed`.
   std::vector<DeepSpeedKey> keys(const std::vector<std::string>& allowed) const;
 
  private:
   config::Node root_;
 };
 
-// A scalar or a list of them, for people.
+// Returns a scalar, or a list of scalars, as text for messages.
 std::string spelled(const config::Node& node);
 
 }  // namespace strata::deepspeed

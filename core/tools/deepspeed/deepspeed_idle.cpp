@@ -1,5 +1,5 @@
-// Keys that DeepSpeed accepts and does not use beside others. Strata refuses an option that does nothing, so they are
-// left out, and their lines say why.
+// Keys that DeepSpeed accepts and ignores because of others. Strata refuses options without effect, so they are left
+// out, and their lines give the reason.
 #include <cstdlib>
 
 #include "tools/deepspeed/deepspeed_translation.hpp"
@@ -30,11 +30,11 @@ void DeepSpeedTranslation::leave_out_idle() {
   const std::string schedule = value_of("learning_rate.plugin");
   if (schedule == "lr_range_test" || !value_of("learning_rate." + schedule + ".cycle_max_lr").empty() ||
       !value_of("learning_rate." + schedule + ".warmup_max_lr").empty())
-    leave_out("learning_rate.base", "the scheduler has rates of its own");
+    leave_out("learning_rate.base", "the scheduler has its own rates");
   const std::string cycle = "learning_rate.one_cycle.", scale = "precision.fp16.", sgd = "optimizer.sgd.";
   if (value_of(cycle + "cycle_momentum") != "true")
     for (const char* const option : {"cycle_min_mom", "cycle_max_mom", "decay_mom_rate"})
-      leave_out(cycle + option, "no momentum is cycled");
+      leave_out(cycle + option, "the momentum is not cycled");
   if (is_zero(cycle + "decay_step_size"))
     for (const char* const option : {"decay_lr_rate", "decay_mom_rate"})
       leave_out(cycle + option, "without decay_step_size nothing decays");

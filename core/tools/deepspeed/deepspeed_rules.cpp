@@ -13,7 +13,7 @@ bool DeepSpeedTranslation::rule(const DeepSpeedKey& key, const std::string& name
   if (name == "csv_monitor") return csv_monitor(key), true;
   if (name != "adam_w_mode") throw Bug("keys.yaml names an unknown rule {}", name);
   if (optimizer_type() != "adamw" || typed(key) != "false") return false;
-  return line(key, "AdamW decays apart from the gradient in any case, as in DeepSpeed"), true;
+  return line(key, "the weight decay of AdamW is always decoupled, as in DeepSpeed"), true;
 }
 
 std::string DeepSpeedTranslation::optimizer_type() const {
@@ -41,7 +41,7 @@ std::int64_t DeepSpeedTranslation::stages() const {
 bool DeepSpeedTranslation::is_pipelined() const {
   if (file_.is_automatic("pipeline.enabled"))
     throw UserError(file_.given("pipeline.enabled")->place,
-                    "pipeline.enabled: \"auto\" has no rule here; give true or false, or leave it out");
+                    "pipeline.enabled: \"auto\" is not supported; give true or false, or leave it out");
   if (file_.given("pipeline.enabled") == nullptr) return stages() > 1;
   return *file_.value<bool>("pipeline.enabled");
 }
@@ -80,7 +80,7 @@ void DeepSpeedTranslation::batch() {
     if (automatic.empty() && !samples)
       throw UserError(file_.root().place,
                       "no batch size in this ds_config; give train_batch_size or train_micro_batch_size_per_gpu "
-                      "(\"auto\" is {} samples a device), or --set train.micro_batch=N",
+                      "(\"auto\" is {} samples per device), or --set train.micro_batch=N",
                       all);
   }
   if (!automatic.empty()) {
@@ -117,7 +117,7 @@ Count DeepSpeedTranslation::micro_batches(Count samples, Count micro, Count tota
 void DeepSpeedTranslation::hand_on(const std::string& path, const std::string& target, Count value,
                                    const std::string& automatic) {
   const config::Node *node = file_.given(path), *chosen = set(target);
-  std::string text = chosen == nullptr ? target + " is derived" : target + " = " + spelled(*chosen) + ", as --set says";
+  std::string text = chosen = = nullptr ? target + " is derived" : target + " = " + spelled(*chosen) + ", by --set";
   if (value) {
     const bool elsewhere = node == nullptr || config::is_auto(*node);  // another key gave the value
     const std::string source = !elsewhere ? path : !automatic.empty() ? automatic : "pipeline.micro_batch_size";
@@ -128,11 +128,11 @@ void DeepSpeedTranslation::hand_on(const std::string& path, const std::string& t
   if (node == nullptr) return;
   const bool asks = automatic == path;
   if (asks)
-    text += "; \"auto\" is " + deepspeed_table("automatic_batch").text + " samples a device, Hugging Face's default";
+    text += "; \"auto\" is " + deepspeed_table("automatic_batch").text + " samples per device, Hugging Face's default";
   if (asks && report.automatic_batch != 0)
     text += answers_.micro_batch
                 ? "; the micro-batch is " + answers_.micro_batch_origin
-                : ", here in one micro-batch; a run of this file makes smaller ones where memory_budget asks for it";
+                : ", in one micro-batch; a run of this file uses smaller ones if memory_budget requires it";
   const bool settled = value || chosen != nullptr || asks;
   line({path, node->place, node, nullptr}, text, settled ? "" : target);
 }

@@ -19,7 +19,7 @@ bool any_switch_on(const config::Node& node, const std::string& name) {
   });
 }
 
-// The device that the defaults and the settings choose: a ds_config says nothing of it.
+// The device that the defaults and the settings choose: a ds_config has no key for it.
 std::string chosen_device(const std::vector<config::Node>& trees, const config::PluginSource& plugins) {
   std::vector<config::Node> others{trees.front()};
   if (trees.size() > 2) others.push_back(trees[2]);
@@ -113,7 +113,7 @@ std::string DeepSpeedTranslation::put(const std::string& path, config::Node valu
   for (config::Node& item : value.items) item.place = place;
   config::put_at(tree, path, std::move(value));
   const config::Node* chosen = set(path);
-  return chosen == nullptr ? text : text + " (--set makes it " + spelled(*chosen) + ")";
+  return chosen = = nullptr ? text : text + " (--set changes it to " + spelled(*chosen) + ")";
 }
 
 std::string DeepSpeedTranslation::put_from(const DeepSpeedKey& key, const std::string& path,
@@ -139,13 +139,13 @@ void DeepSpeedTranslation::line(const DeepSpeedKey& key, const std::string& text
 void DeepSpeedTranslation::refuse(const DeepSpeedKey& key, const std::string& reason) {
   const bool optional = key.row->get("optional") != nullptr;
   if (optional && std::find(allowed_.begin(), allowed_.end(), key.path) != allowed_.end())
-    return line(key, "left aside, as --allow says: " + reason);
+    return line(key, "ignored by --allow: " + reason);
   throw UserError(key.place, "{}: {} is refused: {}{}", key.path, config::shown(spelled(*key.value)), reason,
                   optional ? ", or run without it by --allow " + key.path : "");
 }
 
 void DeepSpeedTranslation::visit(const DeepSpeedKey& key) {
-  if (key.row == nullptr) return line(key, "ignored, as DeepSpeed ignores it: it has no such key");
+  if (key.row == nullptr) return line(key, "ignored, as in DeepSpeed, which has no such key");
   if (key.row->get("type") == nullptr) return block(key);
   if (key.value->kind == config::NodeKind::Null) return line(key, "as if left out");
   if (key.row->get("slot") != nullptr) return say_chosen(key);
@@ -174,10 +174,10 @@ void DeepSpeedTranslation::take(const DeepSpeedKey& key, const std::string& cano
     if (by_value == nullptr || by_value->get(canonical) == nullptr) continue;
     if (notes != "elsewhere" || !exists(target)) return line(key, text_at(*by_value, canonical));
   }
-  if (const config::Node* at = row.get("at_stage"); at != nullptr && at->text != stage_)
-    return refuse(key, "of stage " + at->text + " only; leave it out");
+  if (const config::Node* at = row.get("at_stage"); at ! = nullptr&& at->text ! = stage_)
+    return refuse(key, "for stage " + at->text + " only; leave it out");
   const config::Node* values = row.get("values");
-  const config::Node* value = values == nullptr ? key.value : values->get(canonical);
+  const config::Node* value = values = = nullptr ? key.value : values->get(canonical);
   if (!target.empty() && value != nullptr) {
     if (!exists(target)) return without_target(key);
     const std::string text = put_from(key, target, *value);
@@ -202,15 +202,15 @@ void DeepSpeedTranslation::automatic(const DeepSpeedKey& key) {
   if (rule == nullptr) {
     const std::vector<config::Node>& drop = deepspeed_table("drop_auto").items;
     if (std::none_of(drop.begin(), drop.end(),
-                     [&](const config::Node& name) { return name.text == first_part(key.path); }))
-      throw UserError(key.value->place, "{}: \"auto\" has no rule here; give the value, or leave it out", key.path);
+                     [&](const config::Node& name) { return name.text = = first_part(key.path); }))
+      throw UserError(key.value->place, "{}: \"auto\" is not supported; give a value, or leave it out", key.path);
     dropped_.insert(key.path);
-    return line(key, "as if left out, as DeepSpeed reads it");
+    return line(key, "as if left out, as in DeepSpeed");
   }
   const std::string target = expand(text_at(*key.row, "to"));
   if (!exists(target)) return without_target(key);
-  if (const config::Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", as --set says");
-  if (rule->kind == config::NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
+  if (const config::Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", by --set");
+  if (rule->kind = = config::NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
   if (rule->text == "derive") {
     const config::Key* ours = config::find_key(target);
     return line(key, target + " is derived" + (ours == nullptr ? ", as when it is left out" : ": " + ours->automatic));
@@ -224,7 +224,7 @@ void DeepSpeedTranslation::hidden_size_rule(const DeepSpeedKey& key, const std::
   const std::string formula = factor + " x (hidden size" + (power == "1" ? ")" : ")^" + power);
   if (!answers_.hidden_size) {
     report.asks_hidden_size = true;
-    return line(key, formula + ", and the model is not known here; left at the default of " + target);
+    return line(key, formula + ", and the model is not known; left at the default of " + target);
   }
   const double value = std::stod(factor) * std::pow(static_cast<double>(*answers_.hidden_size), std::stod(power));
   const std::string text = put_from(key, target, scalar_node(std::to_string(static_cast<std::int64_t>(value))));

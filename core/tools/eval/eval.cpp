@@ -69,8 +69,8 @@ int evaluate(const RunArguments& arguments, const std::string& checkpoint, text:
   progress.end_line();
   if (!std::isfinite(result.loss))
     throw UserError(
-        "the loss of {} samples is {}: the weights are finite, and what the model computes with them is not; they are "
-        "of a training that diverged, or too large for {}",
+        "the loss of {} samples is {}: the weights are finite, but the model's results are not; the training diverged, "
+        "or the weights are too large for {}",
         result.samples, text::formatted("%f", result.loss), resolved.config.precision.name);
   if (place.rank == 0) print(result, format, out);
   return 0;

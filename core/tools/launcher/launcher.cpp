@@ -82,7 +82,7 @@ std::vector<fs::path> usual_places(const fs::path& prefix) {
   return places;
 }
 
-// What `ulimit -v` lets a process have is too little for libtorch, whose start would end it without a sentence.
+// `ulimit -v` is too low for libtorch, which would end the process without a message.
 bool lacks_address_space(const fs::path& torch, std::uintmax_t& least) {
   constexpr std::uintmax_t beside = std::uintmax_t{64} << 20;  // other libraries, stacks of threads
   std::error_code error;
@@ -92,7 +92,7 @@ bool lacks_address_space(const fs::path& torch, std::uintmax_t& least) {
 }
 
 // The program of its own in `folder` that carries the word out; empty for any other word. Where it is not installed,
-// libexec/strata/strata says which package has it.
+// libexec/strata/strata names the package that has it.
 fs::path program_of(std::string_view word, const fs::path& folder) {
   std::error_code error;
   for (const strata::cli::ProgramWord& one : strata::cli::program_words)

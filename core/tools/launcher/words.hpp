@@ -1,12 +1,11 @@
 // The words of `strata`, in the order of `strata --help`: train, eval, ... Each is a folder of core/tools.
 //
-// OWN(word)                     the program `strata` carries the word out: `void add_WORD(CommandLine&)` in
-// WORD/WORD.cpp PROGRAM(word, package, text)  strata_WORD, a program beside it, carries the word out: WORD/main.cpp.
-// bin/strata starts
-//                               it at once, because loading libtorch into a process takes a fifth of a second.
-//                               `package` installs it; `text` is the word's line in `strata --help`.
+//   OWN(word)                      carried out by `strata` itself: `void add_WORD(CommandLine&)` in WORD/WORD.cpp
+//   PROGRAM(word, package, text)   carried out by strata_WORD, a separate program: WORD/main.cpp. bin/strata starts it
+//                                  directly, because loading libtorch into a process takes a fifth of a second.
+//                                  `package` installs it; `text` is the word's line in `strata --help`.
 //
-// core/tools/CMakeLists.txt and tests/words.py read this list too: one row a line.
+// core/tools/CMakeLists.txt and tests/words.py read this list too: one row per line.
 #pragma once
 #include <array>
 #include <string_view>

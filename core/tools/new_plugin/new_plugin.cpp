@@ -111,7 +111,7 @@ void make_folder(const fs::path& folder, Made& made) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
   if (fs::create_directory(folder, error)) return made.add(folder);
-  throw_cannot_open(folder.string(), "this folder cannot be made", error ? error.value() : EEXIST);
+  throw_cannot_open(folder.string(), "this folder cannot be created", error ? error.value() : EEXIST);
 }
 
 // Opens all files before the first gets its final name, so that an unwritable folder fails at once.

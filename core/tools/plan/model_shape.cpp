@@ -63,8 +63,8 @@ ModelShape shape_model(std::int64_t parameters, const CountParameters& count) {
       shapes.begin(), shapes.end(),
       [&](const ModelShape& a, const ModelShape& b) { return error_of(a, parameters) < error_of(b, parameters); });
   throw UserError(
-      "--params {}: no transformer with heads of {} comes within 1 % of it; the nearest has {}: ask for that number, "
-      "or change the size of the embedding with --set model.vocabulary=N",
+      "--params {}: no transformer with heads of {} comes within 1 % of it; the nearest has {}: give that number, or "
+      "change the size of the embedding with --set model.vocabulary=N",
       parameters, head_size, described(nearest));
 }
 

@@ -4,21 +4,21 @@
 
 namespace strata::cli {
 
-// A transformer in numbers.
+// Sizes of a transformer.
 struct ModelShape {
   std::int64_t hidden_size = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
-  std::int64_t parameters = 0;  // that such a model has
+  std::int64_t parameters = 0;  // number of parameters of this shape
 };
 
-// The parameters of a model of that shape; ModelShape::parameters is not read. Grows by the same number with each
-// layer.
+// Returns the number of parameters of a model of that shape, without reading ModelShape::parameters. It grows by the
+// same number with each layer.
 using CountParameters = std::function<std::int64_t(const ModelShape&)>;
 
-// A transformer of about `parameters`: heads of 64 elements, hidden_size a multiple of 64, and of all shapes within 0.1
-// % (where there are none, within 1 %) the one whose hidden_size / layers is nearest 128, as in large published models.
-// Throws UserError naming the nearest where none comes within 1 %.
+// Returns a transformer with about `parameters` parameters: heads of 64 elements, a hidden_size that is a multiple of
+// 64, and of all shapes within 0.1 % (or else 1 %) the one whose hidden_size / layers is nearest 128, as in large
+// published models. Throws UserError naming the nearest shape if none is within 1 %.
 ModelShape shape_model(std::int64_t parameters, const CountParameters& count);
 
 }  // namespace strata::cli

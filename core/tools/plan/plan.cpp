@@ -219,7 +219,7 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
   if (arguments.models.size() > 1)
     throw UserError("--model has several values; a plan is of one run: give one, or add --table");
   if (arguments.config.empty())
-    throw UserError("strata plan: no config given; give a config, or --table for a table of models and partitioners");
+    throw UserError("plan: no config given; give a config, or --table for a table of models and partitioners");
   if (arguments.ranks.size() != 1)
     throw UserError("--ranks has several values; a plan is of one run: give one, or add --table");
   const std::int64_t memory = arguments.memory.empty() ? 0 : memory_value("--memory", arguments.memory);

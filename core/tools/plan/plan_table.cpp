@@ -154,7 +154,7 @@ class Sweep {
     return row;
   }
 
-  // Sets shape_ to the options of table.yaml that the model plugin has. Throws UserError if it lacks hidden_size,
+  // Sets shape_ to the options of table.yaml that the model plugin has. Throws UserError if it has no hidden_size,
   // layers or heads; resolve() would only report an unknown key.
   void prepare_shape() {
     for (const char* key : {"model.hidden_size", "model.layers", "model.heads"})

@@ -8,21 +8,21 @@
 
 namespace strata::cli {
 
-// "0 to 64 ms", ">= 0" or the choices; empty: anything of the type.
+// Returns "0 to 64 ms", ">= 0" or the choices; empty: no limits.
 std::string range_with_unit(const OptionSpec& option);
 
-// `text` with each choice on a line of its own if it lists them, as in "Format. int8: 8 bits; exact: none."
+// Returns `text` with each choice on its own line if it lists choices, as in "Format. int8: 8 bits; exact: none."
 std::string cases_apart(std::string text, const OptionSpec& option);
 
-// All that can be used, and are not shadowed by another of their name.
+// Returns all usable plugins that are not shadowed by another of the same name.
 std::vector<const plugins::FoundPlugin*> usable_plugins(plugins::PluginRegistry& registry);
 
-// A Markdown section a plugin: what it is, and a table of its options.
+// Returns a Markdown section per plugin: its description, and a table of its options.
 void print_options(const std::vector<const plugins::FoundPlugin*>& plugins, std::ostream& out);
 
-// One line per file or registered plugin: kind/name, version, description, file, and why it cannot be used or what
-// shadows it. An unusable file does not fail the command. `format` is table, markdown, csv or json; others throw
-// UserError. Returns the exit status.
+// Prints one line per file or registered plugin: kind/name, version, description, file, and the reason if it is
+// unusable or shadowed. An unusable file does not fail the command. `format` is table, markdown, csv or json; others
+// throw UserError. Returns the exit status.
 int plugins_list(plugins::PluginRegistry& registry, const std::string& format, std::ostream& out);
 
 // Describes a plugin and its options: type, default, range, unit, documentation. `which` is KIND/NAME or an absolute

@@ -1,14 +1,14 @@
-// What this machine is, in words.
+// Description of this machine.
 #pragma once
 #include <filesystem>
 #include <string>
 
 namespace strata::ranks {
 
-// "AMD EPYC 9654 96-Core Processor"; empty where the kernel does not name it. `root` stands for "/".
+// Returns "AMD EPYC 9654 96-Core Processor"; empty if the kernel does not report it. `root` replaces "/".
 std::string processor_model(const std::filesystem::path& root = "/");
 
-// "AMD EPYC 9654 96-Core Processor, 16 cores, 126.00 GiB, Linux 6.1.0 x86_64".
+// Returns "AMD EPYC 9654 96-Core Processor, 16 cores, 126.00 GiB, Linux 6.1.0 x86_64".
 std::string machine();
 
 }  // namespace strata::ranks

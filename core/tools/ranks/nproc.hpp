@@ -1,4 +1,4 @@
-// `--nproc` beside the environment of a launcher.
+// `--nproc` in combination with the environment of a launcher.
 #pragma once
 #include <string>
 
@@ -13,12 +13,12 @@ bool starts_ranks(int ranks, const group::LaunchPlace& place);
 // True in a rank that run_ranks() started.
 bool is_rank_of_nproc(const group::LaunchPlace& place);
 
-// Throws UserError in a rank of a launcher. `command` starts runs of its own, which would take themselves for that
-// rank.
+// Throws UserError in a rank of a launcher: `command` starts runs of its own, whose processes would take themselves for
+// that rank.
 void check_alone(const std::string& command);
 
-// What a job of Slurm that was given several tasks and runs outside of srun should be told; empty elsewhere. Such a
-// process is the only rank of its run.
+// Returns a warning for a Slurm job with several tasks that runs outside of srun, where this process is the only rank
+// of its run; otherwise empty.
 std::string forgotten_srun(const group::LaunchPlace& place,
                            const group::Environment& environment = group::process_environment);
 

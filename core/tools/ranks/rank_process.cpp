@@ -46,7 +46,7 @@ void write_line(int handle, const std::string& line) {
   const std::string bytes = text::printable(line) + "\n";
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t count = ::write(handle, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno != EINTR) return;  // nobody reads our output
+    if (count < 0 && errno != EINTR) return;  // our output has no reader
     if (count > 0) done += static_cast<std::size_t>(count);
   }
 }
@@ -208,7 +208,7 @@ bool RankProcess::reap() {
   return ended_;
 }
 
-// The kernel tells a parent when a child is stopped and when it goes on.
+// The kernel notifies a parent when a child is stopped and continued.
 std::optional<std::chrono::milliseconds> RankProcess::stopped_for() {
   if (ended_) return std::nullopt;
   siginfo_t info{};
@@ -228,7 +228,7 @@ void RankProcess::abandon() {
   if (!ended_) ended_ = left_ = true;
 }
 
-// waitid() tells of a process only when its last thread has ended. Its main thread has already: the kernel shows that,
+// waitid() reports a process only when its last thread has ended. Its main thread has already: the kernel shows that,
 // and the exit status.
 bool RankProcess::ended_but_for_the_kernel() {
   const auto now = std::chrono::steady_clock::now();

@@ -50,14 +50,14 @@ class ErrorLines {
   std::map<std::string, Reported> reported_;  // by the error's text
 };
 
-// A process that has failed or was killed is gone at once, unless it waits in the kernel for a device that does not
-// answer: then nobody can end it. One that needs longer is left behind.
+// A process that has failed or was killed ends at once, unless it waits in the kernel for a device that does not
+// respond; no signal ends it then. After this time it is abandoned.
 constexpr std::chrono::seconds ends_within{10};
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// Ends a child between fork and exec in which a call failed: prints "strata: WHAT cannot be started: " and the reason
-// of errno on standard error, and exits with the status of UserError or EnvironmentError. Makes system calls only.
+// Ends a child between fork and exec after a failed call: prints "strata: WHAT cannot be started: " and the reason of
+// errno on standard error, and exits with the status of UserError or EnvironmentError. Makes system calls only.
 [[noreturn]] void end_unstarted(const char* what);
 
 // One rank: a child process in a process group of its own, killed by the kernel when its parent dies.
@@ -74,28 +74,29 @@ class RankProcess {
 
   int rank() const { return rank_; }
   bool ended() const { return ended_; }
-  // The exit status, or 128 + signal; valid once ended.
+  // Returns the exit status, or 128 + signal; valid once ended.
   int status() const;
-  // True if a signal ended it.
+  // True if a signal ended the process.
   bool killed() const;
-  // "exit status 3", "killed by signal 9 (Killed)".
+  // Returns "exit status 3" or "killed by signal 9 (Killed)".
   std::string fate() const;
-  // If it has ended, records that and kills the rest of its process group; returns true if this call found that it had
-  // ended. One that ended with an error a while ago, but for threads that wait in the kernel, is left behind.
+  // Checks for the end of the process; if it has ended, records that and kills the rest of its process group. Returns
+  // true if this call found the end. A process that ended with an error, except for threads that wait in the kernel, is
+  // abandoned after a while.
   bool reap();
-  // For how long it has been stopped by a signal, if it is: not by a debugger. Counts from the call that finds it
+  // Returns how long the process has been stopped by a signal other than a debugger's, from the call that finds it
   // stopped.
   std::optional<std::chrono::milliseconds> stopped_for();
-  // Where it still runs: it is left behind, and counts as ended.
+  // Abandons the process if it still runs: it counts as ended.
   void abandon();
-  // It counts as ended and has not.
+  // True if the process was abandoned.
   bool left() const { return left_; }
   int number() const { return process_; }
-  // Sends a signal to the whole process group.
+  // Sends a signal to the process group.
   void signal(int number) const;
 
   std::vector<LineReader*> outputs();
-  // The last lines on standard error.
+  // Returns the last lines on standard error.
   const std::deque<std::string>& last_words() const { return last_words_; }
 
  private:

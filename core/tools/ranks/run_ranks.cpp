@@ -66,7 +66,7 @@ int weight(const RankProcess& process) {
 }
 
 // The state of the run. Collecting, Ending and Killed have a deadline. Running and Leaving last as long as the ranks
-// work: one that waits for another ends by itself, and a stopped one, which cannot, is ended. Transitions:
+// work: a rank that waits for a failed one ends itself, and a stopped one, which cannot, is killed. Transitions:
 //   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
 //   Collecting -> Ending      the others got SIGTERM
 //   Running -> Ending         a rank was stopped for too long, or is when this process is asked to end
@@ -133,7 +133,7 @@ class Ranks {
       for (LineReader* reader : process.outputs()) reader->read();
   }
 
-  // A stopped rank cannot tell what holds up the others, and before it has met them nobody else can.
+  // A stopped rank cannot report why the others wait, and before the rendezvous no other rank can.
   void take_stops() {
     for (RankProcess& process : processes_) {
       const std::optional<milliseconds> stopped = process.stopped_for();
@@ -221,8 +221,8 @@ class Ranks {
     for (const RankProcess& process : processes_)
       if (process.left())
         std::fprintf(stderr,
-                     "strata: rank %d (process %d) is left behind: it waits in the kernel, as for a disk that does not "
-                     "answer, and is gone when that answers\n",
+                     "strata: rank %d (process %d) cannot be ended yet: it waits in the kernel, for example for a disk "
+                     "that does not respond, and ends after that wait\n",
                      process.rank(), process.number());
   }
 
@@ -249,7 +249,7 @@ class Ranks {
     std::fprintf(stderr, "strata: rank %d of %zu (process %d) was stopped ", stopped_->rank(), processes_.size(),
                  stopped_->number());
     if (request_ != 0)
-      std::fprintf(stderr, "and could not end by itself; it was killed\n");
+      std::fprintf(stderr, "and could not end; it was killed\n");
     else
       std::fprintf(stderr, "for more than %g s; all ranks are ended\n",
                    std::chrono::duration<double>(longest_stop_).count());
@@ -262,8 +262,8 @@ class Ranks {
     const bool silent = cause_->last_words().empty();
     const bool buried = !silent && errors_.said_since(cause_->rank());
     text += silent   ? " It wrote nothing to standard error.\n"
-            : buried ? " Its last words:\n"
-                     : " Its last words are above.\n";
+            : buried ? " Its last output:\n"
+                     : " Its last output is above.\n";
     if (buried)
       for (const std::string& line : cause_->last_words()) text += format("[rank {}] {}\n", cause_->rank(), line);
     std::fputs(text::printable(text).c_str(), stderr);

@@ -16,9 +16,9 @@ class SignalReader {
   SignalReader(const SignalReader&) = delete;
   SignalReader& operator=(const SignalReader&) = delete;
   int handle() const { return reading_; }
-  // The next signal that requests the end of the run; SIGCHLD only makes the descriptor readable.
+  // Returns the next signal that requests the end of the run; SIGCHLD only makes the descriptor readable.
   std::optional<int> next_request();
-  // For a child between fork and exec, which inherits these handlers, with all signals blocked.
+  // Removes the handlers in a child between fork and exec, which inherits them with all signals blocked.
   static void give_up_in_child();
 
  private:

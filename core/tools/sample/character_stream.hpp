@@ -1,4 +1,4 @@
-// Bytes that arrive a few at a time, shown as whole characters.
+// Converts bytes that arrive in pieces to whole characters.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,10 +7,10 @@ namespace strata::sample {
 
 class CharacterStream {
  public:
-  // The characters that are complete now. U+FFFD stands for bytes that are no UTF-8, as in valid_utf8(). A character
-  // whose end is missing waits.
+  // Returns the characters that are complete. U+FFFD replaces bytes that are not UTF-8, as in valid_utf8(). An
+  // incomplete character waits for its remaining bytes.
   std::string add(std::string_view bytes);
-  // What still waits when no more comes: U+FFFD, or nothing.
+  // Returns U+FFFD for an incomplete character at the end of the stream, otherwise nothing.
   std::string finish();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 std::span<const float> of_known(std::span<const float> logits, const WrittenTokens& written) {
   const std::int64_t known = std::min(written.known().value_or(std::ssize(logits)), std::ssize(logits));
   if (const double other = probability_from(logits, known); other > 0.5)
-    throw UserError("the model's next token is one from {} on with probability {}, and {}{}", known,
+    throw UserError("the next token is {} or above with probability {}, and {}{}", known,
                     text::formatted("%.3f", other), written.name(),
                     written.name() == "bytes"
                         ? " are 0 to 255; give the --tokenizer that its tokens were made with, or weights that have "

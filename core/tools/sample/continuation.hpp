@@ -1,4 +1,4 @@
-// How a text goes on, token by token.
+// Generates the continuation of a text, token by token.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -15,22 +15,22 @@ namespace strata::sample {
 
 struct ContinuationSettings {
   Choice choice;
-  std::int64_t tokens = 100;                 // at most so many
-  std::int64_t seen = 1;                     // of the text the model sees at most so many, the last ones
-  std::optional<std::int64_t> document_end;  // ends the text, and is not a part of it
+  std::int64_t tokens = 100;  // maximum number of tokens to generate
+  std::int64_t seen = 1;      // maximum number of tokens, the last ones of the text, that the model reads
+  std::optional<std::int64_t> document_end;  // token that ends the text; not part of it
 };
 
 struct Continuation {
   std::vector<std::int64_t> tokens;
-  bool ended = false;  // by the document's end
+  bool ended = false;  // true: the document end was generated
 };
 
-// fp32 [vocabulary], of the token that follows these.
+// Returns the logits of the token that follows a text, fp32 [vocabulary].
 using NextLogits = std::function<at::Tensor(std::span<const std::int64_t> text)>;
 
-// `see` gets each token as soon as it is chosen. Tokens that cannot be written are never chosen; where the model holds
-// one of them for more likely than not, the weights and what writes the tokens do not belong together: UserError.
-// The prompt has a token at least.
+// Generates a continuation and passes each token to `see` when it is chosen. Tokens without a text are never chosen;
+// throws UserError if such a token has a probability above 0.5, because the weights then belong to another tokenizer.
+// The prompt has at least one token.
 Continuation continuation_of(std::vector<std::int64_t> prompt, const ContinuationSettings& settings,
                              const WrittenTokens& written, const NextLogits& logits_of,
                              const std::function<void(std::int64_t token)>& see);

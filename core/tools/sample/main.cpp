@@ -79,7 +79,7 @@ int main(int argc, char* argv[]) {
       for (const char* const option : {"--top-p", "--top-k", "--seed"})
         if (app.count(option) > 0)
           throw UserError(
-              "{} does nothing with --temperature 0, which always takes the most likely token; leave one of them out",
+              "{} has no effect with --temperature 0, which always takes the most likely token; leave one of them out",
               option);
     return sample_command(arguments, std::cout);
   };

@@ -17,9 +17,8 @@ std::size_t most_likely(std::span<const float> logits) {
   const auto nan = std::ranges::find_if(logits, [](float logit) { return std::isnan(logit); });
   const auto best = std::ranges::max_element(logits);
   if (nan != logits.end() || !std::isfinite(*best))
-    throw UserError(
-        "the model gives logits that are no numbers, such as {}; its training diverged: take an earlier checkpoint",
-        nan != logits.end() ? *nan : *best);
+    throw UserError("the model's logits are not finite, such as {}; its training diverged: use an earlier checkpoint",
+                    nan != logits.end() ? *nan : *best);
   return static_cast<std::size_t>(best - logits.begin());
 }
 

@@ -1,4 +1,4 @@
-// Which token comes next, by what the model says of each.
+// Choice of the next token from the model's logits.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -6,19 +6,19 @@
 namespace strata::sample {
 
 struct Choice {
-  double temperature = 0.8;  // that logits are divided by; 0: the most likely token always
-  double top_p = 0.95;       // of the most likely tokens as many as have this probability together; 1: all
-  std::int64_t top_k = 0;    // of the most likely tokens so many; 0: all
+  double temperature = 0.8;  // divisor of the logits; 0: always the most likely token
+  double top_p = 0.95;       // sample from the most likely tokens that together have this probability; 1: no limit
+  std::int64_t top_k = 0;    // sample from the k most likely tokens; 0: no limit
   std::uint64_t seed = 1;
 };
 
-// A function of its arguments alone: `position` is the token's in the text, and another draw is made for each. Of equal
-// logits the smaller token is more likely. First top_k, then top_p; probabilities are those at the temperature. The
-// draw takes tokens in the order of their numbers, so that logits that differ by rounding, as those of other layouts
-// do, give another token about as seldom as they differ. Throws UserError where no logit is finite or one is NaN.
+// Returns the next token, a function of the arguments alone; `position`, the token's place in the text, selects the
+// random draw. Applies top_k, then top_p, with probabilities at the temperature; of equal logits the smaller token
+// ranks higher. The draw goes through the tokens in the order of their numbers, so that logits of other layouts, which
+// differ by rounding, rarely give another token. Throws UserError if no logit is finite or one is NaN.
 std::int64_t next_token(std::span<const float> logits, const Choice& choice, std::int64_t position);
 
-// The probability of the tokens from `first` on.
+// Returns the probability of all tokens from `first` on.
 double probability_from(std::span<const float> logits, std::int64_t first);
 
 }  // namespace strata::sample

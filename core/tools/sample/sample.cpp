@@ -23,7 +23,7 @@ namespace {
 
 using namespace strata::sample;
 
-// What a rank needs to begin.
+// The inputs of a rank.
 struct Prepared {
   WrittenTokens written;
   std::vector<std::int64_t> prompt;
@@ -36,14 +36,13 @@ WrittenTokens written_by(const SampleArguments& arguments) {
 
 std::vector<std::int64_t> read_prompt(const SampleArguments& arguments, const WrittenTokens& written) {
   if (!arguments.prompt && !arguments.prompt_tokens)
-    throw UserError("there is no text to go on from; give --prompt TEXT, or --prompt-tokens NUMBERS");
+    throw UserError("no prompt given; give --prompt TEXT or --prompt-tokens NUMBERS");
   std::vector<std::int64_t> tokens = written.read(arguments.prompt ? *arguments.prompt : *arguments.prompt_tokens);
-  if (tokens.empty())
-    throw UserError("the prompt is empty; a text goes on from a token at least, so give a word with which it begins");
+  if (tokens.empty()) throw UserError("the prompt is empty; give at least one word");
   return tokens;
 }
 
-// The config of a run that computes no more than it must: one sample, of the prompt and what is made of it. Of a text
+// The config of a run that computes no more than it must: one sample, of the prompt and its continuation. Of a text
 // that is longer than model.seq_len the model sees the last tokens.
 Prepared prepare(const SampleArguments& arguments, const config::World& world) {
   WrittenTokens written = written_by(arguments);
@@ -58,8 +57,8 @@ Prepared prepare(const SampleArguments& arguments, const config::World& world) {
   const std::int64_t given = std::ssize(prompt);
   if (given > config.model.seq_len)
     throw UserError(
-        "the prompt has {} tokens, and model.seq_len is {}, which is what the model sees at a time; shorten it, or "
-        "--set model.seq_len={} where the model takes that many",
+        "the prompt has {} tokens, and model.seq_len is {}; shorten the prompt, or give --set model.seq_len={} if the "
+        "model supports it",
         given, config.model.seq_len, given);
   config.model.seq_len = std::min(config.model.seq_len, given + arguments.tokens - 1);
   config.train.micro_batch = 1;
@@ -78,14 +77,14 @@ std::optional<std::int64_t> document_end_of(const SampleArguments& arguments, co
   std::int64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (error != std::errc{} || end != text.data() + text.size() || id < 0)
-    throw UserError("--document-end is '{}'; it must be none, auto or a token's number", text);
+    throw UserError("--document-end is '{}'; it must be none, auto or a token id", text);
   return id;
 }
 
 void check_prompt(const Prepared& prepared, std::int64_t vocabulary) {
   const auto unknown = std::ranges::find_if(prepared.prompt, [&](std::int64_t token) { return token >= vocabulary; });
   if (unknown == prepared.prompt.end()) return;
-  throw UserError("the prompt's token {}, counted from 0, is {}, and the model's vocabulary is 0 to {}{}",
+  throw UserError("token {} of the prompt, counted from 0, is {}, and the model's token ids are 0 to {}{}",
                   unknown - prepared.prompt.begin(), *unknown, vocabulary - 1,
                   prepared.written.numbers()
                       ? "; give other tokens"
@@ -93,7 +92,7 @@ void check_prompt(const Prepared& prepared, std::int64_t vocabulary) {
                             ": give the --tokenizer that its tokens were made with");
 }
 
-// What is said of a text: as it comes, or all at the end.
+// The output of a text: as it comes, or all at the end.
 class Output {
  public:
   Output(const SampleArguments& arguments, const Prepared& prepared, std::ostream& out)
@@ -136,7 +135,7 @@ class Output {
   bool begun_ = false;
 };
 
-// What all ranks must have been asked alike.
+// The arguments that must agree on all ranks.
 std::string asked(const SampleArguments& arguments, const Prepared& prepared) {
   const Choice& choice = arguments.choice;
   const nlohmann::json all{prepared.prompt, arguments.tokens, choice.temperature,     choice.top_p,

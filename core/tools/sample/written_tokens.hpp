@@ -1,4 +1,4 @@
-// How the tokens of a text are read and written.
+// Reads and writes the tokens of a text.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,25 +12,27 @@ namespace strata::sample {
 
 class WrittenTokens {
  public:
-  // By this tokenizer.json, or that of this folder; where it is empty as bytes, as `strata data pack` makes them
-  // without one. Throws UserError.
+  // Uses the tokenizer.json at this path or in this folder; if empty, tokens are bytes, as from `strata data pack`.
+  // Throws UserError.
   explicit WrittenTokens(const std::string& tokenizer);
-  // As their numbers, separated by commas or spaces.
+  // Takes token ids, separated by commas or spaces.
   static WrittenTokens as_numbers();
 
-  // With what the tokenizer's template puts in front of a text. Throws UserError for what are no numbers.
+  // Returns the tokens of a text, preceded by those of the tokenizer's template. Throws UserError for text that is not
+  // a list of ids.
   std::vector<std::int64_t> read(const std::string& text) const;
-  // Its bytes; a number has a space in front. Throws UserError for a token that the tokenizer does not have.
+  // Returns the bytes of a token; of an id, its digits after a space. Throws UserError for a token that the tokenizer
+  // lacks.
   std::string write(std::int64_t token) const;
   bool numbers() const { return numbers_; }
 
-  // Tokens from this one on cannot be written; nothing: all can.
+  // Returns the first token without a text; empty if all tokens have one.
   std::optional<std::int64_t> known() const;
-  // "bytes", or the tokenizer's file.
+  // Returns "bytes", or the tokenizer's file.
   const std::string& name() const { return name_; }
-  // Keys of the tokenizer's file that are not obeyed, each with its value and the reason.
+  // Returns the keys of the tokenizer's file that are not used, each with its value and the reason.
   std::vector<std::string> notes() const;
-  // With which texts end, where it shows: the tokenizer's token; 0 of bytes, which stands in no text.
+  // Returns the token that ends a text, if known: the tokenizer's; for bytes 0, which does not occur in text.
   std::optional<std::int64_t> document_end() const;
 
  private:

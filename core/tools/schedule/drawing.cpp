@@ -58,7 +58,7 @@ void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
   const program::Timeline& timeline = drawing.timeline;
   const std::string grid = program::draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
   out << title(drawing) << "\n\n"
-      << (grid.empty() ? "(too many columns for a terminal: ask for svg or json)\n" : grid) << "\n";
+      << (grid.empty() ? "(too many columns for a terminal: use --format svg or json)\n" : grid) << "\n";
   out << "  stage      busy      idle     inner  peak live\n";
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     out << std::setw(7) << stage << std::setw(10) << timeline.busy[stage] << std::setw(10)

@@ -57,7 +57,7 @@ int show_run(const ShowArguments& arguments) {
   return show_schedules_of_run(schedules, !times.empty(), arguments.format, std::cout);
 }
 
-// Of all --set, which name options of schedulers as a config does, those of this one. What is taken is marked.
+// Of all --set, which name options of schedulers as a config does, those of this one. Used ones are marked.
 OptionTexts options_of_scheduler(const std::string& name, const OptionTexts& settings, std::vector<bool>& taken) {
   OptionTexts options;
   const std::string prefix = "scheduler." + name + ".";
@@ -72,7 +72,7 @@ OptionTexts options_of_scheduler(const std::string& name, const OptionTexts& set
 
 int show_shape(const ShowArguments& arguments) {
   if (arguments.schedulers.empty())
-    throw UserError("strata schedule show: no scheduler given; give one or several, or --config for a run's own");
+    throw UserError("schedule show: no scheduler given; give one or several, or --config for a run's own");
   const std::shared_ptr<plugins::PluginRegistry> registry = plugins::open_registry(arguments.plugin_path);
   const PipelineShape& shape = arguments.shape;
   constexpr int layers_of_stage = 4;  // of the model that a schedule without `--chunks` is asked about

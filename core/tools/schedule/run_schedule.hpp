@@ -13,9 +13,9 @@ struct RunSchedule {
   program::StepPlan plan;
 };
 
-// Simulates each schedule with what its chunks cost, and writes them as `format`: text (tables), svg, json or trace.
-// The schedules are of one model. `measured`: costs are nanoseconds, else operations by the model's own description.
-// Returns the exit status.
+// Simulates each schedule with the costs of its chunks, and writes them as `format`: text (tables), svg, json or trace.
+// The schedules are of one model. `measured`: costs are nanoseconds; otherwise operations by the model's own
+// description. Returns the exit status.
 int show_schedules_of_run(const std::vector<RunSchedule>& schedules, bool measured, const std::string& format,
                           std::ostream& out);
 

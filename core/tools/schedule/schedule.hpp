@@ -15,9 +15,9 @@ struct ShownScheduler {
 };
 
 // Checks each schedule for `stages` and `micro_batches` with one layer per chunk, simulates it and draws it as
-// `format`: text, svg or json. `cost` is of a chunk where one scheduler is shown; of a whole stage where several are,
-// so that they do the same work however many chunks they cut a stage into, and a table of all follows. Returns the exit
-// status; throws UserError if a schedule does not support the shape, is invalid, or is too large to draw.
+// `format`: text, svg or json. `cost` is that of a chunk if one scheduler is shown; of a whole stage if several are, so
+// that they do equal work with any number of chunks, and a table of all follows. Returns the exit status. Throws
+// UserError if a schedule does not support the shape, is invalid, or is too large to draw.
 int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int micro_batches,
                   const program::ChunkCost& cost, const std::string& format, std::ostream& out);
 

@@ -8,29 +8,29 @@
 
 namespace strata::tokenizer {
 
-// A token that a tokenizer.json adds to its vocabulary. It is found in the text itself.
+// A token that a tokenizer.json adds to its vocabulary, matched in the text itself.
 struct AddedToken {
   std::string content;
   std::uint32_t id = 0;
-  bool normalized = false;    // is found in the normalized text
-  bool single_word = false;   // not beside a character of a word
-  bool strips_left = false;   // takes the spaces in front of it
-  bool strips_right = false;  // takes the spaces behind it
+  bool normalized = false;    // matched in the normalized text
+  bool single_word = false;   // not matched next to a character of a word
+  bool strips_left = false;   // takes preceding spaces
+  bool strips_right = false;  // takes following spaces
 };
 
-// Finds added tokens in text: the leftmost, and of those that begin there the longest; then on behind it.
+// Matches added tokens in text: the leftmost, the longest of those that begin there, then further ones after it.
 class AddedTokenFinder {
  public:
-  void add(AddedToken token);  // its content has at least one byte, and differs from all others
+  void add(AddedToken token);  // the content has at least one byte, and differs from all others
 
   struct Match {
     std::size_t begin = 0, end = 0;
-    const AddedToken* token = nullptr;  // null: none
+    const AddedToken* token = nullptr;  // null: no match
   };
-  // The first match at or behind `position`, by content alone; begin is text.size() where there is none.
+  // Returns the first match at or after `position`, by content alone; begin is text.size() without one.
   Match find(std::string_view text, std::size_t position) const;
 
-  // Calls `between` with each part of the text that is no added token, and `found` with each added token, in order.
+  // Calls `between` with each part of the text outside added tokens, and `found` with each added token, in order.
   template <typename Between, typename Found>
   void split(std::string_view text, const Between& between, const Found& found) const {
     Spaces behind;
@@ -40,14 +40,14 @@ class AddedTokenFinder {
       const std::size_t begin = match.token->strips_left ? begin_of_spaces(text, done, match.begin) : match.begin;
       const std::size_t end = match.token->strips_right ? behind.end_from(text, match.end) : match.end;
       if (begin > done) between(text.substr(done, begin - done));
-      if (end > begin) found(*match.token);  // else the token before has taken all of it
+      if (end > begin) found(*match.token);  // otherwise the previous token took all of it
       done = end;
     }
     if (done < text.size()) between(text.substr(done));
   }
 
  private:
-  // The spaces behind a match; remembered, so that many matches in a row of spaces take no longer than one.
+  // Returns the spaces after a match; cached, so that many matches in a row of spaces stay fast.
   struct Spaces {
     std::size_t begin = 0, end = 0;
     std::size_t end_from(std::string_view text, std::size_t position);
@@ -55,11 +55,11 @@ class AddedTokenFinder {
   static bool is_beside_word(std::string_view text, const Match& match);
   static std::size_t begin_of_spaces(std::string_view text, std::size_t first, std::size_t end);
 
-  // A tree of the contents: the node behind each node and byte, and the token that ends at a node.
+  // Tree of the contents: the next node by node and byte, and the token that ends at a node.
   static std::uint64_t edge(std::uint32_t node, unsigned byte) { return std::uint64_t{node} << 8 | byte; }
   std::vector<AddedToken> tokens_;
   std::unordered_map<std::uint64_t, std::uint32_t> children_;
-  std::vector<std::uint32_t> token_of_{0};  // by node, the index of a token and 1; 0: none
+  std::vector<std::uint32_t> token_of_{0};  // by node: index of a token plus 1; 0: none
   std::bitset<65536> may_begin_;            // by the first two bytes
 };
 

@@ -37,7 +37,7 @@ bool lacks_bytes(const Definition& definition) {
 }
 
 void read_vocabulary(const Value& value, Definition& result) {
-  value.check(value.json().is_object() && !value.json().empty(), "an object of tokens and their ids belongs there");
+  value.check(value.json().is_object() && !value.json().empty(), "it must be an object of tokens and their ids");
   std::set<std::uint32_t> ids;
   for (const auto& [token, id] : value.json().items()) {
     const std::uint32_t number = value[token].id();
@@ -46,7 +46,7 @@ void read_vocabulary(const Value& value, Definition& result) {
   }
 }
 
-// What becomes of bytes that have no token, which a tokenizer trained without the full alphabet lacks.
+// The treatment of bytes without a token, as in a tokenizer trained without the full alphabet.
 void read_unknown(const Value& model, Definition& result) {
   result.unknown.fuses = model["fuse_unk"].flag(false);
   const Value unknown = model["unk_token"];
@@ -71,11 +71,11 @@ void read_merges(const Value& value, Definition& result) {
       const std::string text = merge.text();
       const std::size_t space = text.find(' ');
       merge.check(space != std::string::npos && text.find(' ', space + 1) == std::string::npos,
-                  "two tokens with a space between them belong there");
+                  "it must be two tokens separated by a space");
       parts = {text.substr(0, space), text.substr(space + 1)};
     } else {
       const std::vector<Value> both = merge.elements();
-      merge.check(both.size() == 2, "two tokens belong there");
+      merge.check(both.size() == 2, "it must be a list of two tokens");
       parts = {both[0].text(), both[1].text()};
     }
     for (const std::string& token : {parts.first, parts.second, parts.first + parts.second}) {
@@ -91,7 +91,7 @@ void read_model(const Value& model, Definition& result) {
   model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
               "byte_fallback", "ignore_merges", "vocab", "merges"});
   const Value dropout = model["dropout"];
-  dropout.check(dropout.is_null() || dropout.json() == 0, "it must be null: tokens may not depend on chance");
+  dropout.check(dropout.is_null() || dropout.json() == 0, "it must be null: tokens must not be random");
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     model[name].check(model[name].is_null() || model[name].json() == "", std::string("it must be empty; ") + families);
   }
@@ -126,7 +126,7 @@ void read_added(const Value& list, Definition& result) {
     added.single_word = token["single_word"].flag(false);
     added.strips_left = token["lstrip"].flag(false);
     added.strips_right = token["rstrip"].flag(false);
-    token["content"].check(seen.insert(added.content).second, "it is there twice");
+    token["content"].check(seen.insert(added.content).second, "it occurs twice");
     if (added.normalized && result.nfc) {
       std::string changed;
       token["content"].check(seen_normalized.emplace(normalized(content, changed)).second,
@@ -136,7 +136,7 @@ void read_added(const Value& list, Definition& result) {
     const auto known = result.vocabulary.find(added.content);
     const std::uint32_t wanted = known == result.vocabulary.end() ? next : known->second;
     token["id"].check(added.id == wanted, "Hugging Face's library gives this token the id " + std::to_string(wanted) +
-                                              ": save the file with it once more");
+                                              ": save the file again with that library");
     if (added.id >= next) next = added.id + 1;
     result.added.push_back(std::move(added));
   }
@@ -146,7 +146,7 @@ void read_template(const Value& value, Definition& result) {
   bool text_seen = false;
   for (const Value& piece : value["single"].elements()) {
     if (piece.json().contains("Sequence")) {
-      piece.check(!text_seen && piece["Sequence"]["id"].json() == "A", "a template has one text, A");
+      piece.check(!text_seen && piece["Sequence"]["id"].json() == "A", "it must have one text, A");
       text_seen = true;
       continue;
     }
@@ -155,12 +155,12 @@ void read_template(const Value& value, Definition& result) {
       (text_seen ? result.behind : result.before).push_back(id.id());
     }
   }
-  value["single"].check(text_seen, "a template has one text, A");
+  value["single"].check(text_seen, "it must have one text, A");
 }
 
 std::uint32_t id_of_pair(const Value& pair) {
   const std::vector<Value> both = pair.elements();
-  pair.check(both.size() == 2, "a token and its id belong there");
+  pair.check(both.size() == 2, "it must be a token and its id");
   return both[1].id();
 }
 
@@ -172,7 +172,7 @@ void read_post_processor(const Value& value, Definition& result) {
     for (const Value& part : value["processors"].elements()) read_post_processor(part, result);
     return;
   }
-  value.check(result.before.empty() && result.behind.empty(), "there is another template already");
+  value.check(result.before.empty() && result.behind.empty(), "there is already another template");
   if (type == "TemplateProcessing") return read_template(value, result);
   value["type"].check(type == "RobertaProcessing" || type == "BertProcessing",
                       "it must be ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");
@@ -192,14 +192,13 @@ Definition::Decoder read_decoder(const Value& decoder) {
   return read_decoder(parts.front());
 }
 
-// transformers switches both off unless a call asks for them: cut or filled documents are no training data.
+// transformers applies both only on request: cut or filled documents are not training data.
 void read_lengths(const Value& file, Definition& result) {
   for (const char* name : {"truncation", "padding"}) {
     if (file[name].is_null()) continue;
-    file[name].check(file[name].json().is_object(), "an object or null belongs there");
+    file[name].check(file[name].json().is_object(), "it must be an object or null");
     result.notes.push_back(file[name].told() +
-                           "; it is not used: texts are neither cut nor filled, as in transformers, "
-                           "which uses it for calls that ask for it");
+                           "; it is not used: texts are neither truncated nor padded, as by default in transformers");
   }
 }
 
@@ -207,7 +206,7 @@ text::JsonDocument read_file(const std::string& path) {
   try {
     return text::read_json(InputFile(path), file_limits);
   } catch (const UserError& error) {
-    throw UserError("{}; a tokenizer.json belongs there", error.what());
+    throw UserError("{}; a tokenizer.json is required", error.what());
   }
 }
 
@@ -218,7 +217,7 @@ Definition read_definition(const std::string& path) {
   const Value::Json& json = document.json();
   const Value file(path, "", json);
   if (!json.contains("model")) {
-    throw UserError(Place{path}, "has no key 'model'; name the tokenizer.json that Hugging Face's library saves");
+    throw UserError(Place{path}, "has no key 'model'; give the tokenizer.json that Hugging Face's library saves");
   }
   file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
              "decoder", "model"});

@@ -103,7 +103,7 @@ std::size_t Merges::apply_long(std::string_view word, std::vector<std::uint32_t>
   };
   constexpr std::uint32_t gone = UINT32_MAX;
   if (word.size() >= gone) {
-    throw UserError("a word of {} bytes stands in the text, and the tokenizer takes fewer than 4294967295; break it",
+    throw UserError("the text has a word of {} bytes, and the tokenizer supports fewer than 4294967295; split it",
                     word.size());
   }
   std::vector<Part> parts;

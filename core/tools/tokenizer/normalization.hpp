@@ -4,11 +4,11 @@
 
 namespace strata::tokenizer {
 
-// Unicode's form NFC of valid UTF-8, for the characters that Hugging Face's tokenizers knows (unicode_ranges.hpp):
-// `text` itself where nothing changes, else a copy in `changed`.
+// Returns NFC of valid UTF-8, for the characters covered by Hugging Face's tokenizers (unicode_ranges.hpp): `text`
+// itself if nothing changes, otherwise a copy in `changed`.
 std::string_view normalized(std::string_view text, std::string& changed);
 
-// Whether NFC of a text is NFC of what stands before this character and NFC of the rest, put together.
+// True if NFC of a text is NFC of the part before this character followed by NFC of the rest.
 bool normalization_begins_anew(char32_t code);
 
 }  // namespace strata::tokenizer

@@ -21,7 +21,7 @@ class Scanner {
   }
   std::size_t behind(std::size_t position) const { return position + character_at(text_, position).bytes; }
 
-  // The end of the characters of one of these classes from `position` on, at most so many.
+  // The end of the run of at most `most` characters of these classes from `position` on.
   std::size_t run(std::size_t position, std::uint8_t classes, std::size_t most = SIZE_MAX) const {
     for (std::size_t count = 0; count < most && !at_end(position); ++count) {
       const Character character = character_at(text_, position);

@@ -125,8 +125,7 @@ std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool first) co
   for (const std::uint32_t id : ids) {
     const auto found = tables_->text_of_id.find(id);
     if (found == tables_->text_of_id.end()) {
-      throw UserError(Place{path_},
-                      "has no token {}; its ids are 0 to {}: take the tokenizer that the tokens were made with", id,
+      throw UserError(Place{path_}, "has no token {}; its ids are 0 to {}: give the tokenizer that made the tokens", id,
                       vocabulary_size() - 1);
     }
     if (!first && tables_->definition.decoder == Definition::Decoder::Spaced) text += ' ';

@@ -16,33 +16,33 @@ namespace strata::tokenizer {
 
 struct Tables;
 
-// Several threads may use one at the same time.
+// A tokenizer; thread-safe.
 class Tokenizer {
  public:
-  // `path`: a tokenizer.json, or the folder that holds it. Throws UserError with file, key, value and rule for what
-  // Strata does not do as that library does.
+  // Reads `path`: a tokenizer.json, or its folder. Throws UserError with file, key, value and rule for content that
+  // Strata would not handle as that library does.
   explicit Tokenizer(const std::string& path);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // A document with what the tokenizer's template puts around it. For many documents an Encoder is faster.
+  // Returns the tokens of a document, with those of the tokenizer's template. For many documents an Encoder is faster.
   std::vector<std::uint32_t> encode(std::string_view text) const;
-  // The bytes of the tokens, special ones too. Not `first`: they follow other tokens, from which some decoders separate
-  // them. Throws UserError for an id without a token.
+  // Returns the bytes of tokens, including special ones. `first` false: they follow other tokens, from which some
+  // decoders separate them. Throws UserError for an id without a token.
   std::string decode(std::span<const std::uint32_t> ids, bool first = true) const;
 
-  std::uint32_t vocabulary_size() const;  // the largest id and 1
-  // <|endoftext|> or <|end_of_text|>, whichever the tokenizer adds; none where it adds neither, or both.
+  std::uint32_t vocabulary_size() const;  // returns the largest id plus 1
+  // Returns the id of <|endoftext|> or <|end_of_text|>, if the tokenizer adds exactly one of them.
   std::optional<std::uint32_t> document_end() const;
-  const std::vector<std::uint32_t>& before() const;  // what the template puts in front of a document: Llama 3's begin
+  const std::vector<std::uint32_t>& before() const;  // tokens before a document by the template: Llama 3's begin
   const std::vector<std::uint32_t>& behind() const;
 
-  // Keys of the file that are not obeyed, each with its value and the reason.
+  // Returns the keys of the file that are not used, each with its value and the reason.
   const std::vector<std::string>& notes() const;
 
-  // A position of a document at which it may be cut without changing a token, the last one in front of its end, for all
-  // that may follow; 0 where there is none.
+  // Returns the last position before the end of a document at which it can be cut without changing a token, whatever
+  // follows; 0: there is none.
   std::size_t last_cut(std::string_view text) const;
 
  private:
@@ -51,7 +51,7 @@ class Tokenizer {
   std::unique_ptr<const Tables> tables_;
 };
 
-// Remembers words. One thread's; the tokenizer outlives it.
+// Encoder with a cache of words, for one thread; the tokenizer must outlive it.
 class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer);
@@ -59,9 +59,9 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  // Appends the tokens of a document, or of a part of it between cuts, without those of the template.
+  // Appends the tokens of a document, or of a part between cuts, without those of the template.
   void encode(std::string_view text, std::vector<std::uint32_t>& ids);
-  // The bytes of all texts so far that have no token and are left out, as in that library.
+  // Returns the number of bytes so far that have no token and are omitted, as by that library.
   std::uint64_t left_out() const;
 
  private:

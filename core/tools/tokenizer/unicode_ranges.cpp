@@ -1,4 +1,4 @@
-// Written by write_unicode_ranges.py beside Hugging Face tokenizers 0.23.3; not to be edited.
+// Written by write_unicode_ranges.py with Hugging Face tokenizers 0.23.3; not to be edited.
 #include "tools/tokenizer/unicode_ranges.hpp"
 
 // clang-format off

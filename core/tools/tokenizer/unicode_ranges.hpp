@@ -1,5 +1,5 @@
-// What Hugging Face's tokenizers knows of Unicode. The tables are its own, so that tokens depend neither on the Unicode
-// version of this machine's libraries nor on characters that were assigned later.
+// Unicode properties as used by Hugging Face's tokenizers. The tables are the library's own, so that tokens depend
+// neither on the Unicode version of this machine's libraries nor on characters assigned later.
 #pragma once
 #include <span>
 
@@ -12,11 +12,11 @@ struct CharacterRange {
 
 std::span<const CharacterRange> letters();  // \p{L}
 std::span<const CharacterRange> numbers();  // \p{N}
-// Further digits of the pre-tokenizer Digits, whose Unicode version is newer.
+// Returns further digits of the pre-tokenizer Digits, which uses a newer Unicode version.
 std::span<const CharacterRange> newer_numbers();
-// Besides letters: characters of a word, beside which an added token that is a single word is none.
+// Returns characters of a word besides letters; next to them an added single-word token does not match.
 std::span<const CharacterRange> other_word_characters();
-// What NFC replaces, moves, or merges with what stands before it.
+// Returns characters that NFC replaces, moves, or merges with the preceding ones.
 std::span<const CharacterRange> changed_by_normalization();
 
 }  // namespace strata::tokenizer

@@ -10,7 +10,7 @@ struct Character {
   std::size_t bytes = 0;
 };
 
-// The character at `position` of valid UTF-8.
+// Returns the character at `position` of valid UTF-8.
 inline Character character_at(std::string_view text, std::size_t position) {
   const auto byte = [&](std::size_t index) {
     return static_cast<char32_t>(static_cast<unsigned char>(text[position + index]));
@@ -22,16 +22,16 @@ inline Character character_at(std::string_view text, std::size_t position) {
   return {(first & 0x07) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f), 4};
 }
 
-// The bytes at `position` that are a character (`valid`), or the longest start of one that goes no further: what
-// becomes one U+FFFD.
+// Returns the bytes at `position` that are a character (`valid`), or the longest incomplete start of one, which becomes
+// one U+FFFD.
 struct Sequence {
   std::size_t bytes = 0;
   bool valid = false;
 };
 Sequence sequence_at(std::string_view text, std::size_t position);
 
-// `text` itself where it is valid UTF-8; else a copy in `repaired`, in which U+FFFD stands for what is broken, as in
-// Python's bytes.decode(errors="replace").
+// Returns `text` itself if it is valid UTF-8, otherwise a copy in `repaired` with U+FFFD for invalid bytes, as Python's
+// bytes.decode(errors="replace").
 std::string_view valid_utf8(std::string_view text, std::string& repaired);
 
 void append_utf8(char32_t code, std::string& text);

@@ -7,26 +7,26 @@
 
 namespace strata::tokenizer {
 
-// The tokens of words that were seen before, one thread's. Forgets everything when it is full.
+// Cache of the tokens of words, for one thread. Emptied when it is full.
 class WordCache {
  public:
   static constexpr std::size_t longest_word = 128;
 
   WordCache();
-  // The tokens of a word of 1 to longest_word bytes, valid until the next insert(); none where it is not known.
+  // Returns the tokens of a word of 1 to longest_word bytes, valid until the next insert(); empty if unknown.
   std::span<const std::uint32_t> find(std::string_view word) const;
   void insert(std::string_view word, std::span<const std::uint32_t> ids);
 
  private:
-  // Of up to 16 bytes a word is its own key, filled up with zeros; of a longer one `first` is a hash and `second` where
-  // it stands in words_.
+  // A word of up to 16 bytes is its own key, padded with zeros; for a longer one `first` is a hash and `second` its
+  // place in words_.
   struct Key {
     std::uint64_t first = 0, second = 0;
     std::uint64_t hash = 0;
   };
   struct Slot {
     std::uint64_t first = 0, second = 0;
-    std::uint32_t ids = 0;  // the token itself where there is one; else where they begin in ids_
+    std::uint32_t ids = 0;  // the token itself if there is only one; otherwise the place in ids_
     std::uint16_t count = 0;
     std::uint16_t bytes = 0;  // 0: empty
   };

@@ -44,9 +44,9 @@ void read_split(const Value& split, std::vector<WordStep>& steps) {
         "the words are what the expression matches");
   const Value pattern = split["pattern"];
   const Value expression = pattern["Regex"];
-  if (expression.is_null()) pattern.refuse(std::string("a Regex that Strata knows belongs there; ") + families);
+  if (expression.is_null()) pattern.refuse(std::string("it must be a Regex that Strata supports; ") + families);
   const std::optional<SplitPattern> known = split_pattern(expression.text());
-  if (!known) expression.refuse(std::string("it is none of the expressions that Strata knows; ") + families);
+  if (!known) expression.refuse(std::string("Strata does not support this expression; ") + families);
   steps.push_back({WordStep::Kind::Words, *known});
 }
 
@@ -63,7 +63,7 @@ std::size_t end_of_piece(const WordStep& step, std::string_view text, std::size_
 }
 
 bool always_between_words(const std::vector<WordStep>& steps, char32_t before, char32_t behind) {
-  // Digits look at two neighbours only, and a prefix is put in front of what does not begin with a space.
+  // Digits look at two neighbours only, and a prefix is put in front of a text that does not begin with a space.
   return std::ranges::all_of(steps, [&](const WordStep& step) {
     if (step.kind == WordStep::Kind::Words) return always_between_words(step.pattern, before, behind);
     return step.kind != WordStep::Kind::PrefixSpace || behind == U' ';
@@ -71,9 +71,8 @@ bool always_between_words(const std::vector<WordStep>& steps, char32_t before, c
 }
 
 std::vector<WordStep> read_word_steps(const Value& pre_tokenizer) {
-  pre_tokenizer.check(!pre_tokenizer.is_null(), std::string("a ByteLevel, or a Sequence that ends with one, belongs "
-                                                            "there; ") +
-                                                    families);
+  pre_tokenizer.check(!pre_tokenizer.is_null(),
+                      std::string("it must be a ByteLevel, or a Sequence that ends with one; ") + families);
   std::vector<Value> parts;
   flatten(pre_tokenizer, parts);
   pre_tokenizer.check(!parts.empty() && parts.back().type() == "ByteLevel",

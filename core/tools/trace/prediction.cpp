@@ -18,7 +18,7 @@ namespace {
 
 using program::TimedAction;
 
-// A pass of a micro-batch through a chunk: its layers' computes, and what was gathered before and between them.
+// A pass of a micro-batch through a chunk: its layers' computes, and the gathers before and between them.
 struct Pass {
   ComputeAction action;
   std::int64_t begin = 0;
@@ -42,7 +42,7 @@ bool is_gather(const schedule::Event& event) {
          event.category == "end of step";
 }
 
-// The passes of one rank's step. What is gathered after the last is part of none.
+// The passes of one rank's step. Gathers after the last belong to none.
 std::vector<Pass> passes_of(const std::vector<schedule::Event>& events) {
   std::vector<Pass> passes;
   std::int64_t gathers = 0;  // since the last compute

@@ -1,4 +1,4 @@
-// Writes what a trace and the prediction of its schedule have in common, and where they differ.
+// Writes the comparison of a trace with the prediction of its schedule.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace strata::trace {
 
-// `format`: text, a table of medians over the steps; json, every step; svg, the step of median length, measured and
-// below it predicted. `name` is the trace's in the text.
+// `format`: text, a table of medians over the steps; json, every step; svg, the step of median duration, measured above
+// predicted. `name`: name of the trace in the text.
 void write_report(const std::string& name, const schedule::TraceFile& trace, const std::vector<Comparison>& steps,
                   const std::string& format, std::ostream& out);
 

@@ -65,7 +65,7 @@ void take_signal(int number) {
 
 const char* StopSignals::text_of(Answer how) {
   constexpr const char* fresh_line =
-      "\nstrata: asked to stop; finishing the step under way (a second signal stops at once)\n";
+      "\nstrata: stopping after the current step (a second signal ends the run at once)\n";
   return how == Answer::None ? nullptr : how == Answer::Line ? fresh_line + 1 : fresh_line;
 }
 

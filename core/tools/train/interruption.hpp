@@ -3,26 +3,26 @@
 
 namespace strata::cli {
 
-// While one of these lives, the first SIGINT or SIGTERM (SIGHUP too, unless it was ignored before, as under nohup) only
-// notes that the run is to stop; a second one has its usual effect and ends the process at once. What arrives within
-// half a second of the first is taken for the same request: a terminal and a launcher may both pass one on. Signals are
-// caught in the whole process, whichever thread takes one and whoever made it; a mask would hold them back from the
-// threads made after it only. One at a time in a process.
+// During its lifetime, the first SIGINT or SIGTERM (also SIGHUP, unless it was ignored before, as under nohup) only
+// requests the end of the run; a second one has its usual effect and ends the process. Signals within half a second of
+// the first count as the same request, because a terminal and a launcher may both send one. Signals are caught in the
+// whole process, for any thread; a signal mask would only cover threads created after it. At most one instance per
+// process.
 class StopSignals {
  public:
-  // How the first signal is answered on standard error, for steps may be long. FreshLine: on a line of its own, as a
-  // bar stands on the one under way.
+  // Acknowledgement of the first signal on standard error, because steps may be long. FreshLine: on a line of its own,
+  // after an unfinished progress bar.
   enum class Answer { None, Line, FreshLine };
   static const char* text_of(Answer how);
   explicit StopSignals(Answer how);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  // The signal that asked the run to stop, or 0. [any thread]
+  // Returns the signal that requested the end of the run, or 0. [any thread]
   static int requested();
 };
 
-// "SIGINT"
+// Returns "SIGINT".
 std::string signal_name(int number);
 
 }  // namespace strata::cli

@@ -6,8 +6,8 @@
 
 namespace strata::cli {
 
-// The output of `strata config show FILE --lr`. Csv and Json: the rate of every step. Table: a drawing, and the rate at
-// the steps where the schedule changes and some in between. Markdown: only these steps.
+// Writes the output of `strata config show FILE --lr`. Csv and Json: the rate of every step. Table: a drawing, and the
+// rates at changes of the schedule and some steps in between. Markdown: only these steps.
 void write_learning_rates(const step::RunLearningRate& rate, text::TableFormat format, std::ostream& output);
 
 }  // namespace strata::cli

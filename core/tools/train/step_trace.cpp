@@ -67,7 +67,7 @@ nlohmann::ordered_json event_json(const std::string& name, const char* category,
           {"dur", microseconds(end - begin)}};
 }
 
-// What `strata trace` reads beside the events.
+// The input of `strata trace` in addition to the events.
 nlohmann::ordered_json description(const run::Run& run) {
   const program::StepPlan& plan = run.session().plan();
   return {{"scheduler", run.config().scheduler.name},
@@ -92,8 +92,8 @@ void StepTrace::begin(run::Run& run, std::int64_t skipped, std::int64_t steps) {
   end_ = first_ + steps;
 }
 
-void StepTrace::before_step(run::Run& run) {
-  // What is made of a step ahead is made in the step before.
+void StepTrace::before_step(run::Run& run) {  // Work ahead of a step is done in the step before.
+
   if (!traces_ || run.steps_done() < first_ - 1 || run.steps_done() >= end_) return;
   run.session().executor().show_instructions(
       [this](const program::Instruction& instruction, const step::InstructionTimes& times) {
@@ -122,7 +122,7 @@ void StepTrace::leave_out_forgotten() {
   events_.assign(kept.rbegin(), kept.rend());
 }
 
-// Ranks have programs of different lengths, and what is gathered is as long on all.
+// Ranks have programs of different lengths, and the gathered message is as long on all.
 std::vector<StepTrace::RankEvents> StepTrace::of_ranks(run::Run& run) const {
   static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % sizeof(std::int64_t) == 0);
   constexpr std::size_t length = sizeof(Event) / sizeof(std::int64_t);

@@ -1,4 +1,4 @@
-// What every rank did in some steps, instruction by instruction: `strata train --trace`.
+// `strata train --trace`: records every instruction of each rank in some steps.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace strata::cli {
 
-// Writes a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open and `strata trace` reads: a
-// track for each rank, an event for each instruction. All ranks' clocks are one on one host. Ranks of other hosts are
-// moved so that the first step's gradient norm, for which all ranks meet, ends at the same time on all.
+// Writes a file in the Trace Event Format, for ui.perfetto.dev, chrome://tracing and `strata trace`: a track per rank,
+// an event per instruction. Ranks of one host share a clock. Times of other hosts are shifted so that the first step's
+// gradient norm, for which all ranks meet, ends at the same time everywhere.
 class StepTrace final : public run::TrainingObserver {
  public:
-  // Rank 0 opens the file; an empty name: nothing is traced. Throws UserError when it cannot be opened, or holds
-  // something else than an earlier trace.
+  // Opens the file on rank 0; without a name nothing is traced. Throws UserError if it cannot be opened, or contains
+  // something other than an earlier trace.
   StepTrace(const std::string& file, int rank);
 
-  // Traces `steps` steps after `skipped` ones from now, or from now on where the run makes no more than `skipped`.
+  // Traces `steps` steps after `skipped` ones; from now on if the run has no more than `skipped`.
   void begin(run::Run& run, std::int64_t skipped, std::int64_t steps);
   const report::ReportFile& file() const { return file_; }
-  void before_step(run::Run& run) override;
-  // After the last of the steps writes the file. Throws EnvironmentError when writing fails. [collective]
-  void after_step(run::Run& run, const report::StepRecord& record) override;
-  // Writes it if the run ended before. [collective]
+  void before_step(run::Run& run)
+      override;  // Writes the file after the last traced step. Throws EnvironmentError if writing fails. [collective]
+  void after_step(run::Run& run,
+                  const report::StepRecord& record) override;  // Writes the file if the run ended earlier. [collective]
   void finish(run::Run& run);
 
  private:
@@ -35,14 +35,15 @@ class StepTrace final : public run::TrainingObserver {
   };
   struct RankEvents {
     std::int64_t stage = 0;
-    bool same_clock = true;  // as rank 0
+    bool same_clock = true;  // true: same clock as rank 0
     std::vector<Event> events;
   };
   void leave_out_forgotten();
   std::vector<RankEvents> of_ranks(run::Run& run) const;
   void write(run::Run& run);
 
-  report::ReportFile file_;  // rank 0's
+  report::ReportFile file_;  // on rank 0
+
   bool traces_;
   std::int64_t first_ = 0;
   std::int64_t end_ = 0;

@@ -38,16 +38,16 @@ bool terminal_under(const group::LaunchPlace& place) {
 std::string stopped_text(const run::Run& run, std::int64_t first_step, const std::string& saved_in) {
   std::string text = format("stopped by {} after step {} of {}", signal_name(run.stopped_by()), run.steps_done(),
                             run.config().train.steps);
-  if (!saved_in.empty()) return text + "; saved in " + saved_in + ": the same command with --resume goes on from there";
-  if (run.steps_done() == first_step) return text + "; it had made no step, so there is nothing to save";
-  return text + "; nothing is saved, as checkpoint.path is empty";
+  if (!saved_in.empty()) return text + "; saved in " + saved_in + ": run the same command with --resume to continue";
+  if (run.steps_done() = = first_step) return text + "; no step was completed, so there is nothing to save";
+  return text + "; nothing is saved, because checkpoint.path is empty";
 }
 
 bool logs_config(const RunArguments& arguments) {
   return !arguments.quiet_config && arguments.report.progress;
 }
 
-// What all ranks must have been asked alike, as parts that end with semicolons: what they do together. Not --summary
+// The arguments that must agree on all ranks, as parts that end with semicolons. Not --summary
 // and --quiet, which are rank 0's alone.
 std::string asked(const RunArguments& arguments) {
   const report::ReportSettings& report = arguments.report;
@@ -62,7 +62,7 @@ std::string asked(const RunArguments& arguments) {
          (arguments.resume ? "--resume " + *arguments.resume : "no --resume") + ";";
 }
 
-// What every rank would find wrong, said once. Homes that are left open are not looked at.
+// Errors that every rank would find, reported once. Homes left open are not checked.
 void check_before_ranks(const resolve::ResolvedRun& run) {
   config::RunConfig config = run.config;
   if (!std::exchange(config.offload.automatic, false)) plan::check_device_budget(config, *run.registry);
@@ -74,7 +74,8 @@ std::string checked_export_dtype(const RunArguments& arguments, const config::Ru
                                  const run::RunFiles& files) {
   if (arguments.export_dtype.empty()) return "float32";
   if (config.export_path.empty())
-    throw UserError("--export-dtype is {}, and the run exports no weights; give --export", arguments.export_dtype);
+    throw UserError("--export-dtype is {}, which has no effect without --export; give --export FOLDER",
+                    arguments.export_dtype);
   checkpoint::export_type(arguments.export_dtype, files.weights ? files.weights->model_config() : "");
   return arguments.export_dtype;
 }

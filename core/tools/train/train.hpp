@@ -1,4 +1,4 @@
-// `strata train`, and what `strata eval` shares with it.
+// `strata train`, and code shared with `strata eval`.
 #pragma once
 #include <iosfwd>
 #include <optional>
@@ -21,10 +21,10 @@ struct CommandLine;
 struct RunArguments {
   std::string config;                 // a file
   std::vector<std::string> settings;  // a.b=c, later ones win
-  int nproc = 0;                      // ranks to start here; 0: this process is one rank of its launcher's job
-  bool oversubscribe = false;         // with nproc: allow many more ranks than this host has cores or memory for
+  int nproc = 0;               // number of ranks to start here; 0: this process is one rank of its launcher's job
+  bool oversubscribe = false;  // with nproc: allow many more ranks than this host has cores or memory for
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
-  std::string export_dtype;           // of the exported weights: see export_type(); empty: float32
+  std::string export_dtype;           // type of the exported weights, see export_type(); empty: float32
   report::ReportSettings report;
   std::string trace_file;                     // see step_trace.hpp; empty: nothing is traced
   std::int64_t trace_steps = 10;              // after the warm-up
@@ -34,18 +34,18 @@ struct RunArguments {
   std::vector<std::string> command_line;      // this process's arguments without the program's name, for starting ranks
 };
 
-// The options that train and eval share.
+// Adds the options shared by train and eval.
 void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run);
 
 // Logs the effect of every key of a ds_config.
 void log_deepspeed(const resolve::ResolvedRun& run);
 
-// Starts nproc ranks of this program with the same command line and with what `run` has resolved for all of them.
+// Starts nproc ranks of this program with the same command line, with the values that `run` resolved for all of them.
 // `answer`: see RankProgram. Returns the exit status.
 int start_ranks(const RunArguments& arguments, const resolve::ResolvedRun& run, const std::string& answer = {});
 
-// With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one
-// rank. Returns the exit status.
+// With nproc: checks the config, then starts that number of ranks of this program and waits for them. Without: trains
+// as one rank. Returns the exit status.
 int train_command(const RunArguments& arguments, std::ostream& out);
 
 }  // namespace strata::cli

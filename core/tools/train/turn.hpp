@@ -1,4 +1,4 @@
-// Runs on one machine that take turns: one run makes a step while the others wait. `strata compare` assigns the turns
+// Runs on one machine that alternate: one run makes a step while the others wait. `strata compare` assigns the turns
 // (core/tools/compare/run_in_turns.hpp); this is the rank's side.
 //
 // Two pipes connect a run with the process that assigns turns. Before a step, every rank writes a byte to `arrivals`,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int largest = 4;  // of the sets: what three plugins and a size must come together for
 
-// A number for each set of so many, of which the first `from` are not; traits of all runs are in one order.
+// A number for each set of `size` traits, without the first `from`; traits of all runs are in one order.
 void add_sets(const std::vector<std::uint64_t>& traits, std::size_t from, int size, std::uint64_t begun,
               std::vector<std::uint64_t>& sets) {
   if (size == 0) return sets.push_back(begun);

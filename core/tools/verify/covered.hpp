@@ -1,5 +1,4 @@
-// Which traits of runs have been seen together: what is wrong in a combination shows in the first run that has all of
-// it.
+// Combinations of traits that runs have covered: an error in a combination shows in the first run that has all of it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,13 +9,13 @@ namespace strata::verify {
 
 class Covered {
  public:
-  // The part of the sets of one, two, three and four of these traits that no run had that was added: a sum of parts, so
-  // that pairs come before the far more sets of four.
+  // Returns the fraction of the sets of one, two, three and four of these traits that no added run had: a sum of
+  // fractions, so that pairs count before the far more numerous sets of four.
   double unseen(const std::vector<std::string>& traits) const;
   void add(const std::vector<std::string>& traits);
 
  private:
-  std::unordered_set<std::uint64_t> seen_;  // a number for each set
+  std::unordered_set<std::uint64_t> seen_;  // a number per set
 };
 
 }  // namespace strata::verify

@@ -60,7 +60,7 @@ class Drawing {
     return value;
   }
 
-  // As it is, or one of these. What is more than two is many.
+  // Unchanged, or one of these. More than two is many.
   std::int64_t number(const std::string& key, std::int64_t own, std::vector<std::int64_t> others) {
     std::erase(others, own);
     others.insert(others.begin(), own);

@@ -1,5 +1,5 @@
-// Runs near a small one: its plugins on other meshes, with other numbers of micro-batches, layers and samples, other
-// values of the plugins' own options, recomputation and offload.
+// Random variations of a scaled-down run: its plugins on other meshes, with other numbers of micro-batches, layers and
+// samples, other option values, recomputation and offload.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,14 +11,14 @@
 namespace strata::verify {
 
 struct DrawnRun {
-  std::vector<std::string> changes;  // settings that the small run does not have
-  std::vector<std::string> traits;   // of the run: what each choice came to, alike for alike values
-  std::optional<CheckedRun> run;     // nothing where the config refuses it, or nothing changes
-  std::optional<CheckedRun> plain;   // plain_run() of it
+  std::vector<std::string> changes;  // settings that the scaled-down run lacks
+  std::vector<std::string> traits;   // result of each choice, equal for similar values
+  std::optional<CheckedRun> run;     // empty if the config refuses the run, or nothing changes
+  std::optional<CheckedRun> plain;   // plain_run() of the run
 };
 
-// What each draw calls simplest is as `small` has it. At most 8 ranks. `user_settings` that say sizes of the model
-// stay. Offload devices that need a folder get `folder`.
+// Draws a run; the simplest result of each draw is that of `small`. At most 8 ranks. Sizes of the model in
+// `user_settings` are kept. Offload devices that need a folder get `folder`.
 DrawnRun drawn_run(const CheckedRun& small, const std::vector<std::string>& user_settings, const std::string& folder,
                    conformance::Draws& draws);
 

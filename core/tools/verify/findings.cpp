@@ -62,29 +62,31 @@ std::string guess_by_factor(const Findings& findings, double factor) {
     if (many > 1 && about(factor, many)) counted.push_back(division);
     if (many > 1 && about(factor, 1.0 / many)) averaged.push_back(division);
   }
-  const std::string times = text::formatted("it is %.4g times the right one", factor);
-  if (!counted.empty()) return times + ": summed over the " + names_of(counted) + " though each already has all of it";
+  const std::string times = text::formatted("it is %.4g times the correct value", factor);
+  if (!counted.empty())
+    return times + ": summed over the " + names_of(counted) + ", although each already has the full value";
   if (!averaged.empty())
-    return times + ": a mean over the " + names_of(averaged) + " where a sum belongs, or one of them alone";
+    return times + ": averaged over the " + names_of(averaged) + " instead of summed, or taken from one of them alone";
   return times;
 }
 
 std::string guess(const Findings& findings, const WrongStep& wrong, const WrongGradient* gradient) {
   if (findings.plain_runs_differ)
-    return "one process computes another gradient when train.accumulation cuts the batch otherwise: the loss may be a "
-           "mean (it must be a sum over valid tokens), or a layer may mix samples";
+    return "a single process computes different gradients with another train.accumulation: the loss may be a mean (it "
+           "must be a sum over valid tokens), or a layer may mix samples";
   if (wrong.step > 0)
-    return "the gradients of the step before are right, so the update between the two is not: not every element "
-           "gets it once, or not every rank sees it";
+    return "the gradients of the previous step are right, so the update after it is wrong: some elements are not "
+           "updated exactly once, or some ranks do not get the new values";
   if (gradient == nullptr && wrong.norm && !wrong.loss)
     return std::abs(wrong.norm->factor.value_or(0.0)) > 1.0
-               ? "every gradient is right and only the norm is not: some elements are counted by several ranks"
-               : "every gradient is right and only the norm is not: some elements are counted by no rank";
-  if (wrong.loss) return "the forward computes another loss: start there, the gradients follow from it";
+               ? "all gradients are right, only the norm is wrong: some elements are counted by several ranks"
+               : "all gradients are right, only the norm is wrong: some elements are counted by no rank";
+  if (wrong.loss) return "the forward computes a different loss: start there, because the gradients depend on it";
   if (gradient == nullptr) return "";
-  if (!std::isfinite(gradient->apart)) return "it is not finite in one of the two runs, or is not there";
+  if (!std::isfinite(gradient->apart)) return "it is missing or not finite in one of the two runs";
   if (gradient->factor) return guess_by_factor(findings, *gradient->factor);
-  return "a part of it is missing or there twice, as where it is not summed over the " + names_of(suspects(findings));
+  return "a part of it is missing or counted twice, for example because it is not summed over the " +
+         names_of(suspects(findings));
 }
 
 std::vector<std::string> names(const std::vector<SimplerRun>& runs) {
@@ -100,7 +102,7 @@ std::string layer_of(const Findings& findings, const std::string& parameter) {
 
 std::string first_wrong(const Findings& findings, const WrongStep& wrong, const WrongGradient& gradient) {
   return gradient.parameter + " of " + layer_of(findings, gradient.parameter) +
-         text::formatted(", which is %.2g of its norm away in step %lld (rounding: up to %.1g)", gradient.apart,
+         text::formatted(", off by %.2g of its norm in step %lld (rounding: up to %.1g)", gradient.apart,
                          static_cast<long long>(wrong.step + 1), gradient.bound);
 }
 
@@ -134,38 +136,40 @@ std::string described(const CheckedRun& small) {
 std::string to_text(const Findings& findings) {
   std::string text = described(findings.small) + "\n";
   if (!findings.agreement.wrong) {
-    text += text::formatted(
-        "equal: the gradients of %zu parameters, norms and losses of %zu steps are one process's; of what "
-        "rounding may do it did",
-        findings.agreement.parameters, findings.agreement.steps);
+    text +
+        = text::formatted(
+            "OK: gradients of %zu parameters, norms and losses over %zu steps match a single process; worst deviation:",
+            findings.agreement.parameters, findings.agreement.steps);
     for (const auto& [precision, part] : findings.rounding)
-      text += text::formatted(" %.0f %% in ", 100.0 * part) + precision +
-              (precision == findings.rounding.rbegin()->first ? "\n" : ",");
-    if (findings.near > 0)
-      text += text::formatted("equal, too: %lld runs near it\n", static_cast<long long>(findings.near));
+      text + = text::formatted(" %.0f %% of the rounding bound in ", 100.0 * part) + precision +
+               (precision == findings.rounding.rbegin()->first ? "\n" : ",");
+    if (findings.near > 0) text + = text::formatted("OK: %lld similar runs\n", static_cast<long long>(findings.near));
     return text;
   }
   if (!findings.changes.empty())
-    text += text::formatted(
-                "The config's own run is right. Of runs near it number %lld is wrong; made simpler, it differs by: ",
-                static_cast<long long>(findings.near)) +
-            joined(findings.changes, ", ") + "\n";
+    text +
+        = text::formatted(
+              "The config's own run is right. Similar run %lld is wrong; simplified, it differs from the config by: ",
+              static_cast<long long>(findings.near)) +
+          joined(findings.changes, ", ") + "\n";
   const WrongStep& wrong = *findings.agreement.wrong;
   const WrongGradient* const gradient = first_in_backward(findings);
-  text += text::formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
-                          wrong.gradients.size(), findings.agreement.parameters);
-  if (wrong.norm) text += text::formatted(", the norm (%.6g times the right one)", wrong.norm->factor.value_or(NAN));
-  if (wrong.loss) text += text::formatted(", the loss (%.2g away)", wrong.loss->apart);
+  text + = text::formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
+                           wrong.gradients.size(), findings.agreement.parameters);
+  if (wrong.norm)
+    text + = text::formatted(", the norm (%.6g times the correct value)", wrong.norm->factor.value_or(NAN));
+  if (wrong.loss) text + = text::formatted(", the loss (off by %.2g)", wrong.loss->apart);
   text += "\n";
-  if (gradient != nullptr) text += "first in backward: " + first_wrong(findings, wrong, *gradient) + "\n";
+  if (gradient != nullptr)
+    text += "first wrong gradient in backward order: " + first_wrong(findings, wrong, *gradient) + "\n";
   if (!findings.tried.empty())
     text += findings.right_without.empty()
-                ? "wrong, too, without any one of: " + joined(names(findings.tried), ", ") + "\n"
+                ? "still wrong after removing individually: " + joined(names(findings.tried), ", ") + "\n"
                 : "right without: " + joined(names(findings.right_without), ", or ") + "\n";
   if (!findings.did_not_run.empty())
-    text += "did not run: without " + joined(names(findings.did_not_run), ", without ") + "\n";
+    text += "cannot run: without " + joined(names(findings.did_not_run), ", without ") + "\n";
   const std::string cause = guess(findings, wrong, gradient);
-  if (!cause.empty()) text += "likely: " + cause + "\n";
+  if (!cause.empty()) text += "likely cause: " + cause + "\n";
   for (const std::string& command : findings.commands) text += "  " + command + "\n";
   return text;
 }

@@ -1,4 +1,4 @@
-// What `strata verify` says.
+// Results of `strata verify`.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,22 +20,22 @@ struct PlacedParameter {
 struct Findings {
   CheckedRun small;
   Agreement agreement = {};
-  // The two plain runs differ by more than rounding: what is wrong is not the mesh's.
+  // True if the two reference runs differ by more than rounding: the error is then not in the mesh.
   bool plain_runs_differ = false;
-  std::vector<SimplerRun> tried = {}, right_without = {};  // of a run that is wrong
+  std::vector<SimplerRun> tried = {}, right_without = {};  // all tried; those without a difference
   std::vector<SimplerRun> did_not_run = {};
   std::vector<PlacedParameter> parameters = {};  // of the model, in the order of its layers
-  std::vector<std::string> commands = {};        // for a shell: the wrong run and the plain one
+  std::vector<std::string> commands = {};        // for a shell: the wrong run and the reference run
   std::map<std::string, double> rounding = {};   // by precision: Agreement::furthest
-  std::int64_t near = 0;                         // runs near the config's that were tried
-  std::vector<std::string> changes = {};         // of a wrong one of those: what the config has not
+  std::int64_t near = 0;                         // number of similar runs tried
+  std::vector<std::string> changes = {};         // settings of a wrong similar run that the config lacks
 };
 
-// The wrong gradient that backward computes first, nearest to the loss: those of the layers before may be wrong because
-// of it. Null where none is wrong.
+// Returns the wrong gradient that backward computes first, nearest to the loss: earlier layers may be wrong because of
+// it. Null if none is wrong.
 const WrongGradient* first_in_backward(const Findings& findings);
 
-// The run in one line: model, mesh, plugins.
+// Returns the run in one line: model, mesh, plugins.
 std::string described(const CheckedRun& small);
 std::string to_text(const Findings& findings);
 nlohmann::json to_json(const Findings& findings);

@@ -13,7 +13,7 @@ Folder::Folder(const std::string& kept) : is_kept_(!kept.empty()) {
   std::error_code error;
   if (is_kept_) {
     fs::create_directories(kept, error);
-    if (error) throw_cannot_open(kept, "this folder cannot be made", error.value());
+    if (error) throw_cannot_open(kept, "this folder cannot be created", error.value());
     path_ = fs::absolute(kept).string();
     return;
   }

@@ -3,8 +3,8 @@
 
 namespace strata::verify {
 
-// A folder for what runs read and write: `kept`, made if it is missing, or where that is empty a temporary one that
-// goes with this object. Throws EnvironmentError.
+// Folder for the files of runs: `kept`, created if missing, or if that is empty a temporary one that is removed with
+// this object. Throws EnvironmentError.
 class Folder {
  public:
   explicit Folder(const std::string& kept);

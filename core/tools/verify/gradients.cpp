@@ -63,13 +63,13 @@ Agreement compare(const Recorded& run, const Recorded& plain, const Bounds& boun
     const double whole = plain.norms[step];
     if (!std::isfinite(whole) || !std::isfinite(plain.losses[step]))
       throw UserError(
-          "the plain run's loss or gradient norm is not finite in step {}, so that nothing can be compared; set a "
+          "the loss or gradient norm of the reference run is not finite in step {}, so nothing can be compared; set a "
           "smaller loss scale, or another precision",
           step + 1);
     if (whole == 0.0)
       throw UserError(
-          "every gradient of the plain run is zero in step {}, so that nothing can be compared: the loss does not "
-          "depend on the parameters that are trained, or the device computes nothing",
+          "every gradient of the reference run is zero in step {}, so nothing can be compared: the loss does not "
+          "depend on the trained parameters, or the device computes nothing",
           step + 1);
     for (const auto& [name, right] : plain.gradients[step]) {
       const auto found = run.gradients[step].find(name);

@@ -1,4 +1,4 @@
-// What two runs computed in each step, and whether the difference is more than rounding.
+// Results of two runs in each step, and whether they differ by more than rounding.
 //
 // [Note: what rounding does] Runs of the same training sum the same numbers in another order. A gradient is a sum over
 // a step's tokens, so two digests of it differ by some sqrt(tokens) roundings of the precision: 2 sqrt(tokens) in the
@@ -28,27 +28,27 @@ namespace strata::verify {
 using Recorded = compare::ComparedVariant;
 
 struct Bounds {
-  double rounding = 0.0;  // half a unit of the last place of the precision, relative
+  double rounding = 0.0;  // half a unit of the precision's last place, relative
   std::int64_t tokens = 0;
   std::int64_t tensor_ranks = 1;
-  double declared = 0.0;  // by a plugin that is no precision: tolerance(b), of losses and norms
+  double declared = 0.0;  // declared by a plugin other than the precision: tolerance(b), of losses and norms
 
   double gradient(std::size_t step) const;
   double norm(std::size_t step) const;
   double loss() const;
-  double least() const { return rounding / 64.0; }  // of the whole gradient's norm
+  double least() const { return rounding / 64.0; }  // relative to the norm of the whole gradient
 };
 
-// One parameter's gradient, or all of it.
+// Comparison of one parameter's gradient, or of the whole.
 struct WrongGradient {
   std::string parameter;
-  double apart = 0.0;  // of its norm; infinite where one of the two is not finite
+  double apart = 0.0;  // difference relative to the norm; infinite if one of the two is not finite
   double bound = 0.0;
-  // By what it is the right one multiplied, where it is that and not another gradient.
+  // Factor of the correct gradient, if the wrong one is a multiple of it.
   std::optional<double> factor;
 };
 
-// The first step in which a run is not the plain one.
+// First step in which a run differs from the reference run.
 struct WrongStep {
   std::size_t step = 0;  // from 0
   std::vector<WrongGradient> gradients;
@@ -57,8 +57,8 @@ struct WrongStep {
 
 struct Agreement {
   std::optional<WrongStep> wrong;
-  double furthest = 0.0;                  // the largest part of its bound that a gradient took
-  std::size_t parameters = 0, steps = 0;  // compared
+  double furthest = 0.0;                  // largest fraction of its bound that a gradient reached
+  std::size_t parameters = 0, steps = 0;  // numbers of compared ones
 };
 
 Agreement compare(const Recorded& run, const Recorded& plain, const Bounds& bounds);

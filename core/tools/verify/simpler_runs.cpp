@@ -11,7 +11,7 @@ using Settings = std::vector<std::string>;
 struct Change {
   std::string without;
   Division division;
-  std::int64_t fewer_ranks;  // by so many times
+  std::int64_t fewer_ranks;  // by this factor
   Settings settings;
 };
 
@@ -24,7 +24,7 @@ void add_plugins(const config::RunConfig& config, std::vector<Change>& changes) 
   for (const config::PluginChoice* choice : {&config.partitioner, &config.scheduler}) {
     Settings settings{default_plugin(choice->slot)};
     if (settings.front() == choice->slot + ".plugin=" + choice->name) continue;
-    // What the default may not be able to do.
+    // Settings that the default plugin may not support.
     if (choice == &config.partitioner)
       settings.insert(settings.end(), {"offload.parameters.plugin=none", "offload.parameters_ratio=1"});
     if (choice == &config.scheduler) settings.push_back("parallel.chunks=auto");

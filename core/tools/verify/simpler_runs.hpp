@@ -1,4 +1,4 @@
-// The small run without one of its settings at a time: where a difference goes away with one, that is what it needs.
+// The scaled-down run without one of its settings at a time: a setting whose removal removes the difference causes it.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace strata::verify {
 
-// How the work of a step is divided: over the ranks of a mesh, or into parts.
+// Division of a step's work: over the ranks of a mesh, or into parts.
 enum class Division { None, Sequence, Tensor, Pipeline, Data, MicroBatches };
 
 struct SimplerRun {
@@ -16,7 +16,7 @@ struct SimplerRun {
   CheckedRun run;
 };
 
-// Those that the config accepts, of the same model and global batch.
+// Returns the simpler runs that the config accepts, with the same model and global batch.
 std::vector<SimplerRun> simpler_runs(const CheckedRun& small);
 
 // Returns the number of parts; 1 for None.

@@ -30,7 +30,7 @@ constexpr const char* device = "cpu";
 // 1e-3. An update that is missing on a rank changes gradients by thousands of bounds here, and with SGD by ten.
 constexpr const char* learning_rate = "3e-5";
 
-// What a person may set otherwise: sizes of the model, micro-batches, places of offloaded state.
+// Settings that a user may change: sizes of the model, micro-batches, places of offloaded state.
 bool is_left_to_user(const std::string& key) {
   return key.starts_with("model.") || key.starts_with("offload.") || key == "train.accumulation";
 }
@@ -144,8 +144,8 @@ resolve::ResolvedRun read_here(Run own) {
   }
 }
 
-// An option that is given beside a slot's plugin, under its name: `partitioner.order` as `partitioner.mine.order`. So
-// it stays the plugin's where another one takes its place.
+// An option given next to a slot's plugin, under its name: `partitioner.order` as `partitioner.mine.order`. So it stays
+// the plugin's when another one replaces it.
 std::vector<std::string> under_names(std::vector<std::string> settings, const config::RunConfig& config) {
   for (std::string& setting : settings)
     for (const config::PluginChoice* choice : config.plugins()) {
@@ -156,7 +156,7 @@ std::vector<std::string> under_names(std::vector<std::string> settings, const co
   return settings;
 }
 
-// What is small, or only here, whatever the model. `promise`: the scheduler's.
+// The settings that make any model small, or hold only here. `promise`: the scheduler's.
 std::vector<std::string> surroundings(const config::RunConfig& config, const plugins::Equivalence& promise,
                                       const std::string& folder) {
   std::vector<std::string> settings{"model.seq_len=" + std::to_string(sequence_length),
@@ -237,8 +237,8 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   const config::RunConfig& config = resolved.config;
   if (config.step_policy == config::StepPolicy::Local)
     throw UserError(
-        "step_policy is local, and gradients are compared with those of one process, which groups that train by "
-        "themselves do not compute; verify the run with --set step_policy=plain");
+        "step_policy is local, and groups that train independently do not compute the gradients of a single process; "
+        "verify the run with --set step_policy=plain");
   const Run named{user_run.config, under_names(user_run.settings, config), 0};
   std::vector<std::string> fixed = surroundings(
       config,
@@ -264,15 +264,15 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
           const std::int64_t parameters = plan::parameters_of(*asked<Model>(small, small.config().model.plugin));
           if (parameters > most_parameters)
             throw UserError(
-                "the smallest model that can be made of {}/{} has {} parameters: its sizes have no names that are "
-                "known here, such as hidden_size, layers, heads, vocabulary; make it small yourself, by --set "
+                "the smallest {}/{} that Strata can configure has {} parameters, because it does not recognize the "
+                "model's size options, such as hidden_size, layers, heads, vocabulary; set small sizes with --set "
                 "model.SIZE=N",
                 config.model.plugin.kind, config.model.plugin.name, parameters);
           return small;
         } catch (const program::WrongOrders& error) {  // at no size is that right
           throw UserError(
-              "with train.accumulation={}, {}\nA scheduler refuses numbers of micro-batches that it does not take by "
-              "an error of its own",
+              "with train.accumulation={}, {}\nA scheduler must refuse unsupported numbers of micro-batches with a "
+              "UserError",
               accumulation, error.what());
         } catch (const UserError& error) {
           if (!refusal) refusal = error;
@@ -294,7 +294,7 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
   const bool own_way = has_own_way(small);
   if (own_way) parts = config.train.accumulation;
   run.ranks = own_way ? static_cast<int>(config.parallel.size(Axis::Pipeline)) : 1;
-  // What it does without; equal settings for equal plain runs.
+  // The features left out; equal settings for equal plain runs.
   std::erase_if(run.settings, [&](const std::string& one) {
     const auto is_of = [&](const char* section) { return one.starts_with(section); };
     return is_of("partitioner") || is_of("offload.") || is_of("activations.") ||

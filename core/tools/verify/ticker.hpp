@@ -1,4 +1,4 @@
-// Says on stderr what is under way, and for how long.
+// Reports work in progress and its duration on stderr.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -7,11 +7,11 @@
 
 namespace strata::verify {
 
-// On a terminal one line, which is rewritten every second and taken away at the end; elsewhere a line at the beginning,
-// and one every thirty seconds.
+// On a terminal one line, rewritten every second and removed at the end; elsewhere a line at the beginning, and one
+// every thirty seconds.
 class Ticker {
  public:
-  // Says nothing where `says` is false.
+  // Prints nothing if `says` is false.
   Ticker(std::string what, bool says);
   ~Ticker();
   Ticker(const Ticker&) = delete;

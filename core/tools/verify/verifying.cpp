@@ -32,7 +32,7 @@ std::int64_t own_steps(const CheckedRun& run) {
 
 constexpr int simpler_worlds = 24;             // to try for a drawn run that is wrong
 constexpr std::int64_t steps_near = 3;         // of every drawn run, so that they share plain runs
-constexpr std::uint64_t drawn_to_choose = 16;  // of so many, the one that shows most is run
+constexpr std::uint64_t drawn_to_choose = 16;  // of these, the one that shows most is run
 
 Bounds bounds_of(const CheckedRun& run) {
   using Kind = plugins::Equivalence::Kind;
@@ -83,7 +83,7 @@ class Verifying {
   Findings run(const Search& search) {
     const auto begin = std::chrono::steady_clock::now();
     const CheckedRun small = [&] {
-      const Ticker ticker("a small run of this config", say_);
+      const Ticker ticker("scaling the config down", say_);
       return make_small(user_run_, folder_.path());
     }();
     std::map<std::string, double> rounding;
@@ -106,7 +106,7 @@ class Verifying {
     return settings;
   }
 
-  // Until one is wrong: that, made simpler, is what is found then.
+  // Until one is wrong; that one, simplified, is reported.
   void try_near(const CheckedRun& small, const std::optional<CheckedRun>& exact, const Search& search,
                 std::chrono::steady_clock::time_point begin, Findings& findings) {
     const auto over = [&] {
@@ -147,7 +147,7 @@ class Verifying {
     return best;
   }
 
-  // Settings of its plain run, of which later ones win.
+  // Settings of its plain run; later ones win.
   static FinalSettings plain_key(const DrawnRun& drawn) {
     FinalSettings settings;
     for (const std::string& one : plain_run_for_step(*drawn.run, drawn.plain->run, 0).settings)
@@ -166,8 +166,7 @@ class Verifying {
     if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, is_norm))
       return std::nullopt;
     try {
-      if (!compare(record("a run near it: " + described(*drawn.run), drawn.run->run, steps_near), found->second,
-                   bounds_)
+      if (!compare(record("similar run: " + described(*drawn.run), drawn.run->run, steps_near), found->second, bounds_)
                .wrong)
         return false;
     } catch (const EnvironmentError&) {
@@ -175,8 +174,9 @@ class Verifying {
     }
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(*drawn.run);
     if (!by_samples) return true;
-    if (compare(record_plain("a plain run in other micro-batches", *drawn.run, by_samples->run, steps_near),
-                found->second, bounds_)
+    if (compare(
+            record_plain("reference of a similar run, other micro-batches", *drawn.run, by_samples->run, steps_near),
+            found->second, bounds_)
             .wrong)
       return std::nullopt;
     return true;
@@ -185,7 +185,7 @@ class Verifying {
   // Without numbers where it does not run at all.
   Recorded plain_record(const DrawnRun& drawn) {
     try {
-      return record_plain("a plain run", *drawn.run, drawn.plain->run, steps_near);
+      return record_plain("reference of a similar run", *drawn.run, drawn.plain->run, steps_near);
     } catch (const EnvironmentError&) {
       Recorded nothing;
       nothing.losses = {NAN};
@@ -210,7 +210,7 @@ class Verifying {
     try {
       return run(*wrong.run, steps_near);
     } catch (const EnvironmentError& error) {
-      throw EnvironmentError("a run near the config's fails: {}\n  {}\n{}", described(*wrong.run),
+      throw EnvironmentError("a similar run fails: {}\n  {}\n{}", described(*wrong.run),
                              command(wrong.run->run, steps_near), error.what());
     }
   }
@@ -238,13 +238,14 @@ class Verifying {
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(findings.small);
     bounds_ = bounds_of(findings.small);
     findings.parameters = parameters_in(findings.small);
-    plain_ = record_plain("the plain run", findings.small, plain.run, steps);
+    plain_ = record_plain("reference run", findings.small, plain.run, steps);
     if (by_samples) {
       findings.agreement =
-          agreement(record_plain("the plain run in other micro-batches", findings.small, by_samples->run, steps));
+          agreement(record_plain("reference run, other micro-batches", findings.small, by_samples->run, steps));
       findings.plain_runs_differ = findings.agreement.wrong.has_value();
     }
-    if (!findings.plain_runs_differ) findings.agreement = agreement(record("the run", findings.small.run, steps));
+    if (!findings.plain_runs_differ)
+      findings.agreement = agreement(record("run of the config", findings.small.run, steps));
     if (findings.agreement.wrong) {
       if (!findings.plain_runs_differ) find_cause(findings);
       const auto of_step = [&](const Run& run) {

@@ -1,11 +1,11 @@
-// Which Strata this is.
+// Version of this Strata.
 #pragma once
 #include <string>
 
 namespace strata::version {
 
-// "0.1.0, commit 1a2b3c4d5e6f, Release, libtorch 2.11.0, plugin ABI 2.20"; without the commit where it was built from
-// an archive.
+// Returns "0.1.0, commit 1a2b3c4d5e6f, Release, libtorch 2.11.0, plugin ABI 2.20"; without the commit if built from an
+// archive.
 std::string text();
 
 }  // namespace strata::version

@@ -22,9 +22,9 @@ TokenFile open_npy(InputFile file) {
   const auto refuse = [&](const std::string& why) { throw UserError(Place{file.path()}, why); };
   char start[10] = {};
   if (file.size() >= sizeof start) file.read_at(0, start, sizeof start);
-  if (!std::string_view(start, sizeof start).starts_with(magic)) refuse("is no .npy file of version 1");
+  if (!std::string_view(start, sizeof start).starts_with(magic)) refuse("is not a .npy file of version 1");
   std::string header(static_cast<unsigned char>(start[8]) + 256U * static_cast<unsigned char>(start[9]), ' ');
-  if (sizeof start + header.size() > file.size()) refuse("ends within its header; is it cut off?");
+  if (sizeof start + header.size() > file.size()) refuse("ends within its header; it may be truncated");
   file.read_at(sizeof start, header.data(), header.size());
   const auto* type = std::find_if(std::begin(types), std::end(types),
                                   [&](const auto& one) { return header.find(one.first) != std::string::npos; });
@@ -33,9 +33,9 @@ TokenFile open_npy(InputFile file) {
   std::uint64_t count = 0;
   const char* end = header.data() + header.size();
   if (at != std::string::npos) end = std::from_chars(header.data() + at + shape_key.size(), end, count).ptr;
-  if (at == std::string::npos || !std::string_view(end).starts_with(",)")) refuse("its array has not one dimension");
+  if (at == std::string::npos || !std::string_view(end).starts_with(",)")) refuse("its array must have one dimension");
   if ((file.size() - sizeof start - header.size()) / bytes_of(type->second) != count)
-    refuse("does not hold the " + std::to_string(count) + " ids that its header says; is it cut off?");
+    refuse("does not hold the " + std::to_string(count) + " ids of its header; it may be truncated");
   return {std::move(file), type->second, sizeof start + header.size()};
 }
 

@@ -9,7 +9,7 @@
 namespace strata::gloo_communicator {
 
 namespace {
-// What tells one collective's messages from another's.
+// The tag that tells one collective's messages from another's.
 enum Kind : int { AllGather, AllToAll, ReduceScatter, AllReduce, Reduce, Broadcast, Barrier };
 constexpr std::int64_t largest_chunk = 2 << 20;  // smaller ones cost more in waking threads than they gain by overlap
 constexpr std::int64_t direct_bytes = 32 << 10;  // all-reduces up to this size take one round of messages, not two

@@ -28,7 +28,7 @@ std::vector<int> listening_sockets() {
   }
   if (error)
     throw EnvironmentError(
-        "/proc/self/fd cannot be read, through which this communicator finds its sockets: {}; mount /proc",
+        "/proc/self/fd, through which this communicator finds its sockets, cannot be read: {}; mount /proc",
         error.message());
   return sockets;
 }

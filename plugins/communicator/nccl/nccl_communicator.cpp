@@ -37,7 +37,7 @@ std::string cause(const std::string& text) {
 
 using Connected = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
 
-// What `make` returns or throws; nothing if it takes longer. NCCL waits without a deadline for ranks that do not come,
+// The result or error of `make`; nothing if it takes longer. NCCL waits without a deadline for ranks that do not come,
 // so it does that on a thread, which is left behind: this process then ends.
 std::optional<Connected> within(std::chrono::milliseconds timeout, std::function<Connected()> make) {
   auto task = std::make_shared<std::packaged_task<Connected()>>(std::move(make));
@@ -78,7 +78,7 @@ class Nccl final : public Communicator {
     }
     throw EnvironmentError(
         "{} could not connect through NCCL within {} s (communicator.timeout_s): another rank has ended, or its "
-        "network does not answer",
+        "network does not respond",
         who, std::chrono::duration<double>(setup.timeout).count());
   }
 };

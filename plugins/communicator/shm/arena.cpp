@@ -160,7 +160,7 @@ void Arena::map(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& 
   if (rank_ != 0) close(handle);
   if (memory == MAP_FAILED) throw EnvironmentError("cannot map the group's shared memory: {}", std::strerror(problem));
   memory_ = static_cast<std::byte*>(memory);
-  // The segment is zeros, which is what every counter begins with. Rank 0 keeps it open until all have it.
+  // The segment is zeros, the first value of every counter. Rank 0 keeps it open until all have it.
   set(store, "shm mapped " + std::to_string(rank_), "1");
   std::vector<std::string> keys;
   for (int rank = 0; rank < size_; ++rank) keys.push_back(format("shm mapped {}", rank));

@@ -2,7 +2,7 @@
 //
 // [Note: Rounds] In a round every rank writes a chunk into its slot, publishes it, and reads what it needs from the
 // others' slots. Rounds are numbered over the group's lifetime. A rank may write round n once all have read its round n
-// - depth, so nobody waits for a reader that is one round behind. Each chunk carries a description of the call: ranks
+// - depth, so no rank waits for a reader that is one round behind. Each chunk carries a description of the call: ranks
 // that call different collectives or sizes get an error instead of each other's bytes.
 //
 // [Note: One order of summation] Sums run in rank order 0, 1, 2, ... per element, directly from the others' slots, so

@@ -42,19 +42,19 @@ void check(const LlmCHeader& header, const InputFile& file) {
   if (!header.is_of_tokens()) {
     const char* other = other_file(header.magic);
     refuse(other != nullptr ? std::string("is a file of llm.c, but holds ") + other + " instead of tokens"
-                            : "does not start with the magic number of llm.c's token files, 20240520 (u16) or "
-                              "20240801 (u32); is it of another format?");
+                            : "does not start with the magic number of llm.c's token files, 20240520 (u16) or 20240801 "
+                              "(u32); choose the data plugin of its format");
   }
   if (file.size() < LlmCHeader::bytes)
-    refuse(format("holds {} bytes, but the header of llm.c's format alone has 1024; is it cut off?", file.size()));
+    refuse(format("holds {} bytes, but the header of llm.c's format alone has 1024; it may be truncated", file.size()));
   const std::uint32_t version = version_of(header.magic);
   if (header.version != version)
     refuse(format("has version {}; a file with the magic number {} must have version {}", header.version, header.magic,
                   version));
   if (header.count > INT32_MAX)
-    refuse(format("its header says {} tokens; is it damaged?", static_cast<std::int32_t>(header.count)));
+    refuse(format("its header gives {} tokens; it may be damaged", static_cast<std::int32_t>(header.count)));
   if (file.size() != header.file_bytes())
-    refuse(format("holds {} bytes, but a file of the {} tokens in its header has {}; is it cut off or damaged?",
+    refuse(format("holds {} bytes, but a file of the {} tokens in its header has {}; it may be truncated or damaged",
                   file.size(), header.count, header.file_bytes()));
 }
 

@@ -96,8 +96,8 @@ class Megatron final : public DataSource {
     const std::uint64_t wanted = static_cast<std::uint64_t>(index->token_count()) * toolbox::bytes_of(index->type());
     if (file.size() != wanted) {
       throw UserError(Place{file.path()},
-                      "holds {} bytes, but {} says {} {} tokens, which are {} bytes; is one of them cut off, or from "
-                      "another data set?",
+                      "holds {} bytes, but {} gives {} {} tokens, which are {} bytes; one of the files may be "
+                      "truncated, or from another data set",
                       file.size(), index->path(), index->token_count(), toolbox::to_string(index->type()), wanted);
     }
     std::vector<TokenFile> tokens;

@@ -30,7 +30,8 @@ toolbox::TokenType type_of_code(const std::string& path, int code) {
                       "its type code is {}, a floating-point type; tokens are integers (codes 1, 2, 3, 4, 5 and 8)",
                       code);
     default:
-      throw UserError(Place{path}, "its type code is {}, which is unknown (known: 1, 2, 3, 4, 5 and 8); is it damaged?",
+      throw UserError(Place{path},
+                      "its type code is {}, which is unknown (known: 1, 2, 3, 4, 5 and 8); the file may be damaged",
                       code);
   }
 }
@@ -49,12 +50,12 @@ void MegatronIndex::refuse(const std::string& why) const {
 void MegatronIndex::read_header() {
   const auto size = static_cast<std::int64_t>(file_.size());
   if (size < header_bytes) {
-    refuse(format("holds {} bytes, but the header of an .idx file alone has 34; is it cut off?", size));
+    refuse(format("holds {} bytes, but the header of an .idx file alone has 34; it may be truncated", size));
   }
   if (!std::equal(std::begin(index_magic), std::end(index_magic), file_.data())) {
     refuse(
-        "does not start with MMIDIDX, as Megatron's .idx files do; is it another file, or of fairseq's older "
-        "format?");
+        "does not start with MMIDIDX, as Megatron's .idx files do; it may be another file, or of fairseq's older "
+        "format");
   }
   const auto version = read<std::uint64_t>(9);
   if (version != 1) refuse(format("has version {}; only version 1 is supported", version));
@@ -68,7 +69,7 @@ void MegatronIndex::read_header() {
   const std::uint64_t rest = fits ? body - 12 * sequences - 8 * boundaries : 0;
   if (!fits || (rest != 0 && rest != sequences)) {
     refuse(format("holds {} bytes, which does not match its {} sequences and {} document boundaries{}", size, sequences,
-                  boundaries, fits ? "" : "; is it cut off or damaged?"));
+                  boundaries, fits ? "" : "; it may be truncated or damaged"));
   }
   if (sequences == 0) refuse("holds no sequences");
   sequences_ = static_cast<std::int64_t>(sequences);
@@ -81,7 +82,7 @@ void MegatronIndex::check_sequences() {
   for (std::int64_t i = 0; i < sequences_; ++i) {
     const std::int64_t tokens = length(i);
     const auto offset = read<std::int64_t>(header_bytes + 4 * sequences_ + 8 * i);
-    if (tokens < 0) refuse(format("sequence {} has {} tokens; is it damaged?", i, tokens));
+    if (tokens < 0) refuse(format("sequence {} has {} tokens; the file may be damaged", i, tokens));
     if (offset != token_count_ * token_bytes_) {
       refuse(
           format("sequence {} begins at byte {} of the .bin file, but the previous one ends at byte {}; sequences must "

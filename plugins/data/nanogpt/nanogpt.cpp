@@ -41,16 +41,16 @@ class Nanogpt final : public DataSource {
                         "starts with the 1024-byte header of llm.c's format; use the data plugin llm_c");
       const bool automatic = token_type_ == "auto";
       if (automatic && toolbox::is_text(file))
-        throw UserError(Place{file.path()},
-                        "is text, and token ids are wanted; `strata data pack` makes a token file of it (or set "
-                        "token_type, if these are tokens)");
+        throw UserError(
+            Place{file.path()},
+            "contains text, not token ids; convert it with `strata data pack`, or set token_type if these are tokens");
       const TokenType type = type_of(file.path());
       TokenFile tokens(std::move(file), type);
       if (automatic) nanogpt::check_width(tokens);
       return tokens;
     });
     auto set = std::make_unique<toolbox::TokenFiles>(std::move(files), masks());
-    // What another program wrote shows in its first bytes; the rest is checked as it is read.
+    // The first bytes reveal files of other formats; the rest is checked as it is read.
     std::vector<std::uint8_t> first(static_cast<std::size_t>(std::min<std::int64_t>(set->token_count(), 1 << 16)));
     if (set->has_mask()) set->copy_mask(0, std::ssize(first), first.data());
     return set;

@@ -131,31 +131,28 @@ void check_width(const TokenFile& file) {
       std::string(", or set token_type to ") + (wide ? "u32 if u32" : "u16 if u16") + " is right";
   if (are_swapped(pairs))
     refuse(
-        "its ids are multiples of 256, as when the bytes of each token stand in the other order (big-endian); swap "
-        "them, "
-        "with NumPy: numpy.fromfile(FILE, '>u2').astype('<u2').tofile('tokens.bin'), '>u4' and '<u4' for "
-        "tokens.u32.bin" +
+        "its ids are multiples of 256, as in big-endian files; swap the bytes with NumPy: numpy.fromfile(FILE, "
+        "'>u2').astype('<u2').tofile('tokens.bin'), '>u4' and '<u4' for tokens.u32.bin" +
         if_right);
   if (are_floats(pairs))
     refuse(
-        "its numbers are of floating point; write them as integers, with NumPy: "
-        "numpy.fromfile(FILE, 'f4').astype('u4').tofile('tokens.u32.bin')" +
+        "its numbers are in floating point; write them as integers with NumPy: numpy.fromfile(FILE, "
+        "'f4').astype('u4').tofile('tokens.u32.bin')" +
         if_right);
   if (halves.every_other_empty && halves.first.ids >= enough)
-    refuse("of every four 16-bit numbers the last two are 0, of " + looked_at +
-           " looked at, as in tokens of 8 bytes; write them as u32, with NumPy: "
-           "numpy.fromfile(FILE, 'i8').astype('u4').tofile('tokens.u32.bin')" +
+    refuse("the last two of every four 16-bit numbers are 0 in " + looked_at +
+           " sampled ones, as in tokens of 8 bytes; write them as u32 with NumPy: numpy.fromfile(FILE, "
+           "'i8').astype('u4').tofile('tokens.u32.bin')" +
            if_right);
   if (!wide && are_halves(halves.first, halves.second))
-    refuse(
-        "every second token is " + (halves.second.ids == 0 ? "0" : "at most " + std::to_string(halves.second.largest)) +
-        ", of " + looked_at +
-        " looked at, as when u32 tokens are read as u16, the type chosen by the file's name; name the file *.u32.bin "
-        "or set token_type to u32, or to u16 if u16 is right");
+    refuse("every second token is " +
+           (halves.second.ids == 0 ? "0" : "at most " + std::to_string(halves.second.largest)) + ", of " + looked_at +
+           " sampled ones, as when u32 tokens are read as u16, the type given by the file's name; name the file "
+           "*.u32.bin or set token_type to u32, or to u16 if u16 is right");
   if (wide && are_narrow(halves, pairs.size()))
     refuse(
-        format("its ids go up to {}, as when u16 tokens are read as u32, the type chosen by the file's name; rename "
-               "the file or set token_type to u16, or to u32 if u32 is right",
+        format("its ids go up to {}, as when u16 tokens are read as u32, the type given by the file's name; rename the "
+               "file or set token_type to u16, or to u32 if u32 is right",
                (halves.second.largest << 16) + halves.first.largest));
 }
 

@@ -39,7 +39,7 @@ const std::string& load_problem() {
     torch_cuda = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (torch_cuda != nullptr) return {};
     return std::string("libtorch_cuda cannot be loaded (") + dlerror() +
-           "); the CUDA libraries come with cmake/bootstrap.sh --cuda";
+           "); install the CUDA libraries with cmake/bootstrap.sh --cuda";
   }();
   return problem;
 }

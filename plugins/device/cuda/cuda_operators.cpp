@@ -36,7 +36,7 @@ Format format_of(const char* name, const at::Tensor& tensor) {
   }
 }
 
-// A list of as many numbers as `like`, beside it.
+// A list as long as `like`, next to it.
 const at::Tensor& checked_list(const at::Tensor& tensor, const at::Tensor& like, const char* role) {
   TORCH_CHECK(tensor.device() == like.device() && tensor.is_contiguous() && tensor.numel() == like.numel(),
               "strata::adamw_step: ", role, " is contiguous, on ", like.device(), " and has ", like.numel(),

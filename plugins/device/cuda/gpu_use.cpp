@@ -26,7 +26,7 @@ GpuUse::GpuUse(const std::string& library, const std::string& bus, Report report
   thread_ = std::thread([this, report = std::move(report)] { sample(report); });
 }
 
-// Leaves device_ null where there is no figure to be had.
+// Leaves device_ null if no figure is available.
 void GpuUse::open(const std::string& library, const std::string& bus) {
   void* const nvml = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   int (*initialize)() = nullptr;

@@ -74,8 +74,8 @@ class OneCycle final : public LearningRate {
     const double decayed = high * (1 + options_.decay_mom_rate * intervals_after(update));
     if (decayed >= 1)
       throw UserError(
-          "learning_rate.one_cycle.decay_mom_rate {} raises the momentum to {} at update {}; a momentum must be below "
-          "1; lower decay_mom_rate",
+          "learning_rate.one_cycle.decay_mom_rate {} raises the momentum to {} at update {}; it must stay below 1: "
+          "lower decay_mom_rate",
           options_.decay_mom_rate, decayed, update);
     return decayed;
   }

@@ -1,5 +1,5 @@
 // Model gpt_neox: GPT-NeoX, the architecture of the Pythia family. Parameters carry Hugging Face's names and layouts:
-// queries, keys and values of a head lie beside each other in one weight.
+// queries, keys and values of a head are adjacent in one weight.
 #include <strata/options.hpp>
 #include <strata/toolbox/decoder_model.hpp>
 #include <strata/toolbox/decoder_options.hpp>

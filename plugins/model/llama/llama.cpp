@@ -1,4 +1,4 @@
-// Model llama: Llama 2 and 3, and what differs from them by options only, Mistral and Qwen2. Parameters carry Hugging
+// Model llama: Llama 2 and 3, and models that differ by options only, Mistral and Qwen2. Parameters carry Hugging
 // Face's names and layouts.
 #include <strata/toolbox/decoder_model.hpp>
 

@@ -63,7 +63,7 @@ constexpr Preset presets[]{
     {{"qwen2-1.5b", 1536, 28, 12, 8960, 151936}, 2, 128, Variant::Qwen2, 1e6, 1, 32768, true},
     {{"qwen2-7b", 3584, 28, 28, 18944, 152064}, 4, 128, Variant::Qwen2, 1e6, 1, 32768, false}};
 
-// Returns the preset's row, with the values that options override beside those of sizes_of().
+// Returns the preset's row, with the values that options override in addition to those of sizes_of().
 inline Preset given_preset(const LlamaOptions& options) {
   Preset preset = preset_of(options.preset, presets);
   if (options.heads != 0) preset.key_value_heads = 0;  // sizes of another model

@@ -36,13 +36,13 @@ class CpuOffload final : public OffloadDevice {
     const std::uint64_t id = ++last_id_;
     const HostRegion& held = regions_.try_emplace(id, bytes).first->second;
     if (!held.node_refused().empty())
-      context_.log(LogLevel::Warning,
-                   "the system does not let this rank choose the NUMA node of its host memory, which "
-                   "may be slower to reach: " +
-                       held.node_refused());
+      context_.log(
+          LogLevel::Warning,
+          "the system does not allow this rank to choose the NUMA node of its host memory, so access may be slower: " +
+              held.node_refused());
     if (device_ != nullptr && device_->page_lock({held.data(), held.bytes()})) locked_.insert(id);
     if (device_ != nullptr && !locked_.contains(id))
-      context_.log(LogLevel::Warning, "the system does not allow to lock " + std::to_string(bytes) +
+      context_.log(LogLevel::Warning, "the system does not allow locking " + std::to_string(bytes) +
                                           " bytes of host memory, so they are copied more slowly; see `ulimit -l`");
     return {id, bytes};
   }

@@ -24,7 +24,7 @@ std::optional<std::size_t> number_in(const std::string& path) {
   return std::nullopt;  // no such file, or "max"
 }
 
-// What the memory limits of the process's control group (version 2) and of those above it leave. File pages count as
+// The memory left by the limits of the process's control group (version 2) and of those above it. File pages count as
 // used there although the kernel gives them up: they are added back.
 std::size_t left_by_control_group(const std::string& root) {
   std::size_t left = std::numeric_limits<std::size_t>::max();
@@ -76,7 +76,7 @@ HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTO
   const std::string reason = std::strerror(errno);
   if (folder_ >= 0) close(folder_);
   throw EnvironmentError(
-      "offload cpu: cannot lock /dev/shm, which ranks use to take host memory one after another: {}; mount a tmpfs "
+      "offload cpu: cannot lock /dev/shm, through which ranks reserve host memory one after another: {}; mount a tmpfs "
       "there",
       reason);
 }

@@ -36,7 +36,7 @@ class HostRegion {
   HostRegion& operator=(const HostRegion&) = delete;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  // What the system says against the node; empty: nothing.
+  // The system's refusal of the node; empty: none.
   const std::string& node_refused() const { return node_refused_; }
 
  private:

@@ -62,7 +62,7 @@ std::string prefer_node(void* memory, std::size_t bytes, int node) {
   const auto bit = static_cast<std::size_t>(node);
   std::vector<unsigned long> nodes(bit / bits + 1, 0);
   nodes.back() = 1UL << bit % bits;
-  // The kernel reads one bit less than it is told of.
+  // The kernel reads one bit less than the given number.
   if (syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, nodes.data(), nodes.size() * bits + 1, 0) == 0) return "";
   return format("mbind: {} (errno {})", std::strerror(errno), errno);
 }

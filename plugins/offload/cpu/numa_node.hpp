@@ -9,8 +9,8 @@ namespace strata::offload_cpu {
 // the machine has one node. `root` is prefixed to /sys.
 std::optional<int> own_node(const std::string& root = "");
 
-// Pages of this memory that are first written from now on come from the node, as long as it has any. What the system
-// says against it; empty: nothing. `memory` begins at a page.
+// Pages of this memory that are first written from now on come from the node, as long as it has any. Returns the
+// system's refusal; empty: none. `memory` begins at a page.
 std::string prefer_node(void* memory, std::size_t bytes, int node);
 
 }  // namespace strata::offload_cpu

@@ -43,8 +43,8 @@ void TransferState::wait() {
   while (blocks_ > 0) {
     if (progress_->stuck)
       throw EnvironmentError(
-          "offload nvme: the disk has not ended any transfer for {} s; look at the system's log, and raise timeout_s "
-          "if it is only slow",
+          "offload nvme: the disk has completed no transfer for {} s; check the system's log, and raise timeout_s if "
+          "the disk is only slow",
           patience_.count());
     ended_.wait_for(lock, std::chrono::seconds(1));
     const auto now = std::chrono::steady_clock::now();
@@ -83,8 +83,8 @@ bool Block::moved(std::int64_t result) {
     const auto now = static_cast<std::size_t>(result);
     const std::size_t whole = now == bytes() ? now : now / alignment * alignment;  // the rest is to begin aligned
     if (whole == 0)
-      error = failed(writes_ ? "the system took only " + std::to_string(now) + " bytes of it"
-                             : "the file ends there: something has shortened it");
+      error = failed(writes_ ? "the system transferred only " + std::to_string(now) + " bytes of it"
+                             : "the file ends there: it was truncated");
     moved_ += whole;
     if (error.empty() && bytes() > 0) return false;
     if (error.empty()) error = check();
@@ -99,7 +99,7 @@ std::string Block::check() const {
     if (checksums_.get()[unit] != checksum(memory_ + unit * alignment))
       return failed("the checksum of the " + std::to_string(alignment) + " bytes at " +
                     std::to_string(offset_ + unit * alignment) +
-                    " is not that of what was written: the disk or something else has altered them");
+                    " differs from that of the written data: the disk or another program altered them");
   return "";
 }
 

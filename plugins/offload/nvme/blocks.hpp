@@ -14,7 +14,7 @@
 
 namespace strata::offload_nvme {
 
-// What O_DIRECT asks of addresses, offsets and sizes, on every file system that has it.
+// The alignment of addresses, offsets and sizes that O_DIRECT needs on every file system.
 constexpr std::size_t alignment = 4096;
 
 struct File {
@@ -27,7 +27,7 @@ using Checksums = std::vector<std::uint64_t>;
 std::uint64_t checksum_of_zeros();
 
 // Shared by all that moves blocks to or from the same folders. Once no block has ended for too long the disk is stuck:
-// nobody waits for it any more, no other block begins, and no worker touches the memory of a block.
+// waits for it end, no other block begins, and no worker touches the memory of a block.
 struct Progress {
   std::atomic<std::uint64_t> ended = 0;  // blocks
   std::atomic<bool> stuck = false;       // and stays so
@@ -60,7 +60,7 @@ class Block {
   Block(std::shared_ptr<TransferState> transfer, const File& file, std::uint64_t offset, Span memory, bool writes,
         std::shared_ptr<std::uint64_t> checksums);
 
-  // What is left to move.
+  // The part still to move.
   int descriptor() const { return file_->descriptor; }
   bool writes() const { return writes_; }
   std::byte* memory() const { return memory_ + moved_; }
@@ -69,8 +69,8 @@ class Block {
 
   // Before the first part of it moves.
   void begin();
-  // The system moved so many bytes, or gave an error as a negative number. True: the block has ended, and its transfer
-  // knows; false: the rest is to be moved.
+  // The argument is the bytes that the system moved, or an error as a negative number. Returns true if the block has
+  // ended and its transfer was notified; false: the rest is still to move.
   bool moved(std::int64_t result);
 
  private:
@@ -94,7 +94,7 @@ class BlockWorkers {
   virtual void add(std::vector<Block> blocks) = 0;
 };
 
-// One thread with `depth` blocks in the kernel's ring. Null where the system refuses a ring; `cause` says why.
+// One thread with `depth` blocks in the kernel's ring. Null where the system refuses a ring; `cause` gets the reason.
 std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::shared_ptr<Progress> progress, std::string& cause);
 // `count` threads with one block each.
 std::unique_ptr<BlockWorkers> make_thread_workers(unsigned count, std::shared_ptr<Progress> progress);

@@ -1,5 +1,5 @@
 // Offload nvme: state lies on disks, in files without a name that are gone when the process ends. Transfers are direct
-// (O_DIRECT), cut into blocks, and go on in the background: through an io_uring or, where the system allows none,
+// (O_DIRECT), cut into blocks, and run in the background: through an io_uring or, where the system allows none,
 // threads.
 #include <strata/error.hpp>
 #include <strata/offload_device.hpp>
@@ -109,7 +109,7 @@ class NvmeOffload final : public OffloadDevice {
 
   static const NvmeOptions& checked(const NvmeOptions& options) {
     if (options.block_size % static_cast<std::int64_t>(alignment) != 0)
-      throw UserError("block_size is {} bytes, which is no multiple of {}", options.block_size, alignment);
+      throw UserError("block_size is {} bytes; it must be a multiple of {}", options.block_size, alignment);
     if (options.interface == "io_uring")
       toolbox::check_idle("offload nvme", "threads", options.threads, NvmeOptions().threads, "interface: threads");
     return options;
@@ -120,7 +120,7 @@ class NvmeOffload final : public OffloadDevice {
     std::istringstream text(options_.path);
     for (std::string folder; std::getline(text, folder, ':');)
       if (!folder.empty()) folders.push_back(folder);
-    if (folders.empty()) throw UserError("path names no folder; name one on the disk to use, such as path: /scratch");
+    if (folders.empty()) throw UserError("path is empty; give a folder on the disk to use, such as path: /scratch");
     return folders;
   }
 
@@ -137,9 +137,8 @@ class NvmeOffload final : public OffloadDevice {
       std::string cause;
       if (auto worker = make_uring_worker(static_cast<unsigned>(options_.queue_depth), progress_, cause)) return worker;
       const std::string why =
-          "the system allows no io_uring: " + cause +
-          "; a container allows it with a seccomp profile that has io_uring_setup, and the kernel with sysctl "
-          "kernel.io_uring_disabled=0";
+          "the system does not allow io_uring: " + cause +
+          "; allow io_uring_setup in the seccomp profile of the container, and set sysctl kernel.io_uring_disabled=0";
       if (options_.interface == "io_uring") throw EnvironmentError("offload nvme: {}; or set interface: auto", why);
       context_.log(LogLevel::Warning, why + "; " + std::to_string(options_.threads) + " threads are used in its place");
     }

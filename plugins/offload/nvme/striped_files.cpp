@@ -40,21 +40,21 @@ int open_nameless(const std::string& folder, int flags) {
 File open_in(const std::string& folder, const std::function<void(const std::string&)>& warn) {
   struct stat found {};
   if (stat(folder.c_str(), &found) != 0)
-    throw_cannot_open("path: there is no folder " + folder, "make it, or give another", errno);
-  if (!S_ISDIR(found.st_mode)) throw UserError("path: {} is no folder; give one on the disk to use", folder);
+    throw_cannot_open("path: cannot open the folder " + folder, "create it, or give another", errno);
+  if (!S_ISDIR(found.st_mode)) throw UserError("path: {} is not a folder; give a folder on the disk to use", folder);
   File file{open_nameless(folder, O_DIRECT), folder};
   if (file.descriptor < 0 && errno == EINVAL) {
     file.descriptor = open_nameless(folder, 0);
     if (file.descriptor >= 0)
       warn(folder +
-           ": its file system has no direct transfers (O_DIRECT), so what is moved stays in host memory too, "
-           "as cached pages; a folder on ext4 or xfs has them");
+           ": its file system does not support direct I/O (O_DIRECT), so transferred data also stays in the page "
+           "cache; use a folder on ext4 or xfs");
   }
   if (file.descriptor < 0)
-    throw EnvironmentError("offload nvme: no file can be made in {}: {}", folder, system_error(errno));
+    throw EnvironmentError("offload nvme: cannot create a file in {}: {}", folder, system_error(errno));
   struct statfs system {};
   if (fstatfs(file.descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC)
-    warn(folder + " is a tmpfs: what is offloaded there stays in host memory; give a folder on a disk");
+    warn(folder + " is a tmpfs, so offloaded data stays in host memory; give a folder on a disk");
   return file;
 }
 
@@ -120,11 +120,11 @@ std::uint64_t StripedFiles::reserve(std::size_t bytes) {
     if (status == ENOSPC || status == EDQUOT || status == EFBIG) refuse(*file, end - begin, left);
     if (status == EOPNOTSUPP)
       throw EnvironmentError(
-          "offload nvme: {}: its file system cannot set space aside (fallocate), and a run must not find the disk full "
-          "in the middle; give a folder on ext4, xfs, btrfs or tmpfs",
+          "offload nvme: {}: its file system cannot reserve space (fallocate), so the disk could fill up during the "
+          "run; give a folder on ext4, xfs, btrfs or tmpfs",
           file->folder);
-    throw EnvironmentError("offload nvme: the file in {} cannot be given {}: {}", file->folder, mebibytes(end - begin),
-                           system_error(status));
+    throw EnvironmentError("offload nvme: the file in {} cannot be extended to {}: {}", file->folder,
+                           mebibytes(end - begin), system_error(status));
   }
   next_ = (address + bytes + block_ - 1) / block_ * block_;
   return address;

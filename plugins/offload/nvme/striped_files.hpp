@@ -19,7 +19,7 @@ class StripedFiles {
   StripedFiles(const StripedFiles&) = delete;
   StripedFiles& operator=(const StripedFiles&) = delete;
 
-  // Takes the disk's space for so many bytes at once, filled with zeros, and gives their first address. An address is
+  // Allocates disk space for this many bytes at once, filled with zeros; returns their first address. An address is
   // never given twice. Throws EnvironmentError with the bytes needed and available.
   std::uint64_t reserve(std::size_t bytes);
   void free(std::uint64_t address, std::size_t bytes);

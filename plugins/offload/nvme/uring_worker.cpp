@@ -14,7 +14,7 @@
 namespace strata::offload_nvme {
 namespace {
 
-// The host adds blocks and wakes the thread through a descriptor, of which a read is always in the ring. Only the
+// The host adds blocks and wakes the thread through a descriptor; a read of it is always in the ring. Only the
 // thread touches the ring from then on.
 class UringWorker final : public BlockWorkers {
  public:
@@ -129,7 +129,7 @@ class UringWorker final : public BlockWorkers {
 std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::shared_ptr<Progress> progress,
                                                 std::string& cause) {
   io_uring ring{};
-  // Completions are handled when the thread asks for them, which spares interrupts; kernels before 6.1 do not know
+  // Completions are handled when the thread asks for them, which spares interrupts; kernels before 6.1 lack
   // this.
   int status = io_uring_queue_init(2 * depth + 2, &ring,
                                    IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);

@@ -26,8 +26,8 @@ RowGroups::RowGroups(const PieceInfo& piece, std::int64_t rows, std::int64_t siz
   const std::int64_t together = stacked ? piece.stacked.rows : rows;  // neighbours of one matrix
   if (together % size != 0)
     throw UserError(
-        "optimizer adam_mini: head_size is {}, and {} has {}{} one after the other, which must be a multiple of it; "
-        "give the rows of one head of the model, or 0 for one second moment per row",
+        "optimizer adam_mini: head_size is {}, and {} has {}{} in sequence, which must be a multiple of it; give the "
+        "number of rows of one head, or 0 for one second moment per row",
         size, piece.parameter, together, stacked ? " rows of q" : " rows");
   head_size = size;
   heads = together / size, singles = 0;

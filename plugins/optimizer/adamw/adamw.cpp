@@ -26,8 +26,8 @@ class Adamw final : public Optimizer {
     // With 8 significant bits, v (1 - x) rounds to v where x is below 2^-9, and for some v where it is below 2^-8.
     if (moments_ == at::kBFloat16 && 1.0 - options.betas[1] < 0x1p-8)
       throw UserError(
-          "optimizer adamw: betas is [{}, {}] and moments is bf16; a second moment of bf16 cannot decay by less than "
-          "1/256 a step and would only grow; give a second of betas of at most 0.996, or moments: fp32",
+          "optimizer adamw: betas is [{}, {}] and moments is bf16; in bf16 a second moment cannot decay by less than "
+          "1/256 per step, so it would only grow; set a second beta of at most 0.996, or moments: fp32",
           options.betas[0], options.betas[1]);
   }
 

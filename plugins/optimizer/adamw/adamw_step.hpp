@@ -6,7 +6,7 @@ namespace strata::adamw {
 using AdamwHyperparameters = AdamHyperparameters;
 
 // torch.optim.AdamW in fp32, or torch.optim.Adam where the hyperparameters are not `decoupled`: see AdamFormula.
-// piece.state is m, v. One pass over host memory for all pieces. If scalars.apply is 0, nothing is written, whatever
+// piece.state is m, v. One pass over host memory for all pieces. If scalars.apply is 0, nothing is written, for any
 // the gradient holds.
 void adamw_step(std::span<Piece* const> pieces, const StepScalars& scalars,
                 const AdamwHyperparameters& hyperparameters);

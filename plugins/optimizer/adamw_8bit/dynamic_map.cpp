@@ -65,7 +65,7 @@ STRATA_VECTOR_CLONES void encode_by(const DynamicMap& map, float inverse, const 
     const float place = magnitude * factor + numbers * (8.0F / 9.0F), last = 2.0F * numbers - 1.0F;
     const float within = place < last ? place : last;
     const int rank = static_cast<int>(within > numbers ? within : numbers) - below;
-    const int below_zero = middle > rank ? middle - rank : 0;  // -1 is no number of the map
+    const int below_zero = middle > rank ? middle - rank : 0;  // -1 is not in the map
     codes[i] = static_cast<std::uint8_t>(values[i] < 0.0F ? below_zero : middle + rank);
   }
 }

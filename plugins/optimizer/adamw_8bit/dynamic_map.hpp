@@ -12,8 +12,8 @@ namespace strata::adamw_8bit {
 inline constexpr std::int64_t block_elements = 256;
 
 // The rank of a magnitude counts the map's magnitudes from 0 to 1; with a sign the code is 127 + rank, or
-// 127 - rank and at least 0, for -1 is no number of the map.
-// In the last decade that begins at or below a magnitude a, of so many magnitudes (the eighth holds 1 alone):
+// 127 - rank and at least 0, because -1 is not in the map.
+// In the last decade that begins at or below a magnitude a, with `count` magnitudes (1 in the eighth):
 //   rank = floor(max(min(a * factor + count * 8/9, 2 * count - 1), count)) - below
 // Below the first decade it is 0.
 struct DynamicMap {
@@ -28,7 +28,7 @@ const DynamicMap& signed_map();
 const DynamicMap& unsigned_map();
 
 // One block, of at most block_elements: values = numbers[code] * scale, and back. encode() returns the scale, the
-// largest magnitude; 0, and codes of 0, if that is no normal number.
+// largest magnitude; 0, and codes of 0, if that is not a normal number.
 void decode(const DynamicMap& map, const std::uint8_t* codes, float scale, float* values, std::int64_t count);
 float encode(const DynamicMap& map, const float* values, std::uint8_t* codes, std::int64_t count);
 

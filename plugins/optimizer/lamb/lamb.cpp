@@ -5,10 +5,10 @@
 //   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay p
 //   p -= lr u x clamp(|p| / |u|, min_coeff, max_coeff),  the ratio 1 where either norm is 0
 //
-// Norms are over whole parameters, of which each, also a bias, has its own ratio. The bounds of the ratio and their
+// Norms are over whole parameters; each, also a bias, has its own ratio. The bounds of the ratio and their
 // defaults are those of DeepSpeed's FusedLamb; the paper's phi is the identity. NVIDIA Apex's FusedLAMB has no bounds:
 // set them to 0 and 1e30. `bias_correction: moments` is the paper's and Apex's, which is in u; `step_size` is
-// FusedLamb's, where m and v are as they are in u and lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t).
+// FusedLamb's, where u has m and v uncorrected and lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t).
 #include <ATen/ops/where.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>

@@ -48,7 +48,7 @@ using namespace strata;
   OPTION(number, adamw_rate, 1, "min=0", "", "Learning rate of AdamW, as a multiple of that of the matrices.")
 STRATA_OPTIONS(MuonOptions, MUON_OPTIONS)
 
-// The matrices of a piece, which holds whole ones: in `turns` places so many rows of each, one after the other.
+// The whole matrices of a piece: in each of `turns` places, `rows` rows of every matrix, one matrix after the other.
 struct Matrices {
   std::int64_t turns, matrices, rows, columns;
 

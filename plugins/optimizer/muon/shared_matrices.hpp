@@ -1,4 +1,4 @@
-// Matrices of which each tensor-parallel rank has a part, made orthogonal whole. Each is computed by one rank: the
+// Matrices split over tensor-parallel ranks, made orthogonal whole. Each is computed by one rank: the
 // parts of all go to their ranks in one exchange and come back in another, so a rank sends twice the bytes of its
 // parts, and does about as much work as every other.
 #pragma once
@@ -12,7 +12,7 @@ namespace strata::muon {
 
 struct SharedMatrix {
   at::Tensor part;  // fp32, contiguous [rows, columns]; of every rank of the same shape
-  bool by_columns;  // the parts lie beside each other; else one above the other
+  bool by_columns;  // the parts are adjacent columns; else adjacent rows
 };
 
 // Writes into each part that of orthogonal(whole). With meta tensors nothing is computed, and as much sent. All ranks

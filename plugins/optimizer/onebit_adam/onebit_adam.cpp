@@ -9,8 +9,8 @@
 // its own to be divided by: its m is 0 from then on, and only the decay moves it.
 //
 // Where the ranks share the state (ZeRO stage 1) each moves its part of p by its part of v, and keeps all of m, from
-// which the next exchange starts. What is sent is the same, and so are the bits. Its first exchange, and the first of a
-// resumed run, sums the parts of m before, in fp32.
+// which the next exchange starts. The messages are the same, and so are the bits. Its first exchange, and the first of
+// a resumed run, sums the parts of m before, in fp32.
 #include <ATen/TensorOperators.h>
 #include <strata/options.hpp>
 #include <strata/own_exchange.hpp>

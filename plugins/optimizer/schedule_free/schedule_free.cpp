@@ -7,7 +7,7 @@
 //   w = (k + 1)^r lr_max^weight_lr_power;  W = W + w;  x = x + w / W (z - x)
 //   y = beta1 x + (1 - beta1) z
 //
-// The package keeps y and z, and makes x for an evaluation. Here the master is x, so that whatever reads master weights
+// The package keeps y and z, and makes x for an evaluation. Here the master is x, so that all that reads master weights
 // sees the average, and the state is z - x, which is zero before the first update. That gives y without rounding
 // of its own; the package's y is x + (1 - beta1) (z - x) too.
 #include <ATen/TensorOperators.h>

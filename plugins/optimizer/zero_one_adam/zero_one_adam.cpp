@@ -15,10 +15,10 @@
 // local_step_scaler updates, up to local_step_clipper. Errors of signs begin with zeros after var_freeze_step, where
 // they are of something else. Other than in DeepSpeed an element whose v is 0 has no m, and only the decay moves it.
 //
-// [Note: between two exchanges] x is what evaluations, exports and checkpoints take: the weights of the last exchange,
+// [Note: between two exchanges] evaluations, exports and checkpoints use x: the weights of the last exchange,
 // equal on all ranks. m, u and errors are each rank's own. A checkpoint has them of every rank, and a run on the same
-// ranks goes on bit by bit. On others, each element's m and u are those of the rank that wrote the element's x, and
-// errors are zeros: a line says so.
+// ranks resumes bit by bit. On others, each element's m and u are those of the rank that wrote the element's x, and
+// errors are zeros, which is logged.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -132,7 +132,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
   void load(StateReader& reader, int version) override {
     toolbox::refuse_newer_state(*this, version);
     if (const std::string said = exchange_.load(reader); !said.empty())
-      context_.log(LogLevel::Warning, said + "; momenta and local steps are those of the ranks that wrote the weights");
+      context_.log(LogLevel::Warning, said + "; momenta and local steps belong to the ranks that wrote the weights");
     if (!exchange_.has_saved(reader)) return;
     std::vector<at::Tensor> momenta, moved;
     for (auto& [parameter, own] : own_) {
@@ -145,8 +145,8 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
   }
 
  private:
-  // What this rank has of a parameter that the others do not: the state that the engine gives, of which it saves each
-  // element once over the ranks; or, until the first step, what was loaded.
+  // This rank's own values of a parameter: the engine's state, whose elements are each saved once over the ranks; or,
+  // until the first step, the loaded values.
   struct Own {
     std::int64_t begin = 0, end = 0;
     at::Tensor momentum, moved;
@@ -194,7 +194,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
     }
   }
 
-  // All ranks come to the same m, v and x.
+  // All ranks get the same m, v and x.
   void common_step(std::span<Piece* const> pieces, const StepScalars& scalars) {
     const bool variance = updates_variance(scalars.updates + 1);
     std::vector<toolbox::Exchanged> gradients;
@@ -216,7 +216,7 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
     }
   }
 
-  // Every rank by itself, and where it is time an exchange.
+  // Every rank separately, then an exchange if one is due.
   void local_step(std::span<Piece* const> pieces, const StepScalars& scalars) {
     const bool exchanged = exchanges(scalars.updates + 1);
     struct Moved {

@@ -131,7 +131,7 @@ class Ddp final : public Partitioner {
     Buffer* gradient = nullptr;  // null if frozen
     at::Tensor bucket;           // the gradient in the reduction's dtype, if it differs
     Pending pending;
-    std::optional<toolbox::RowExchange> rows;  // in place of pending, or beside it where no rows travel
+    std::optional<toolbox::RowExchange> rows;  // instead of pending, or in addition where no rows are sent
     bool lent = false;                         // set by gradient(), cleared by reduce(); any other order throws Bug
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }

@@ -99,7 +99,7 @@ class Fp16 final : public WithProducts<PrecisionPolicy> {
   }
 
  private:
-  // Options of the dynamic scale beside a static one.
+  // Options of the dynamic scale given with a static one.
   static void check_dynamic(const std::string& name, const Fp16Options& options) {
     const Fp16Options unset;
     const std::string dynamic = "a dynamic scale, loss_scale: 0";

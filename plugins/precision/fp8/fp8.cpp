@@ -108,7 +108,7 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
   }
 
  private:
-  // [Note: rounded twice] What is rounded by a scale is a number of the format times that scale, and rounding may have
+  // [Note: rounded twice] A value rounded by a scale is a number of the format times that scale, and rounding may have
   // made the largest smaller, but not to half of it. Its own scale is then the same, or twice as large: by that it is
   // a number of the format too, and rounding leaves it as it is.
   bool is_rounded(const ParameterInfo& weight, Operand operand) const {
@@ -128,13 +128,13 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
     return {tensor, scale_of(tensor, weight, operand), format_of(operand)};
   }
 
-  // A product over `sum` numbers with so many columns.
+  // A product with `columns` columns, each element a sum of `sum` terms.
   bool by_device(const ParameterInfo& weight, std::int64_t sum, std::int64_t columns) {
     if (!by_device_ || stays_high(weight)) return false;
     if (fp8::takes(sum, columns)) return true;
     if (told_.insert(weight.name).second)
       log("products with " + weight.name + " that sum " + std::to_string(sum) + " numbers for " +
-          std::to_string(columns) + " columns are emulated: the device takes multiples of 16 of both");
+          std::to_string(columns) + " columns are emulated: the device needs multiples of 16 for both");
     return false;
   }
   void log(const std::string& text) {
@@ -147,7 +147,7 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
   std::set<std::string> decoded_;  // weights that come rounded
   StateStore* store_ = nullptr;
   bool by_device_ = false;
-  std::set<std::string> told_;  // weights of which the log said that they are emulated
+  std::set<std::string> told_;  // weights whose emulation has been logged
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr const EightBits& format_of(Operand operand) {
 // Of every operand of every matrix of the model, equal on all ranks: a step's magnitudes are those of the whole batch.
 class MagnitudeHistory {
  public:
-  // Of so many steps.
+  // Of this many steps.
   explicit MagnitudeHistory(std::int64_t steps) : steps_(static_cast<std::size_t>(steps)) {}
 
   // Takes memory for this step's from the store.
@@ -45,7 +45,7 @@ class MagnitudeHistory {
 
   std::size_t steps_;
   std::map<std::string, std::size_t> first_;  // by weight: where its three operands begin in what follows
-  std::vector<std::vector<float>> history_;   // the newest last; a magnitude of 0 says nothing and is left out
+  std::vector<std::vector<float>> history_;   // the newest last; magnitudes of 0 are left out
   at::Tensor maxima_, scales_;
 };
 

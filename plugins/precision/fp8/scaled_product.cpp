@@ -11,14 +11,14 @@
 namespace strata::fp8 {
 
 std::string obstacle(at::Device device) {
-  if (!device.is_cuda()) return device.str() + " has no products of 8-bit numbers";
+  if (!device.is_cuda()) return device.str() + " does not support 8-bit products";
   try {
     const at::TensorOptions options = at::TensorOptions().device(device);
     const Packed one(at::zeros({16, 16}, options.dtype(at::kBFloat16)), at::ones({}, options.dtype(at::kFloat)), e4m3);
     scaled_product(one, one, {}, true);
     return "";
   } catch (const c10::Error& error) {
-    return "of " + device.str() + " libtorch says: " + error.msg();
+    return "of " + device.str() + " libtorch reports: " + error.msg();
   }
 }
 
@@ -29,7 +29,7 @@ Packed Packed::transposed() const {
   return {numbers.t().contiguous(), unit};
 }
 
-// libtorch wants the second matrix by columns.
+// libtorch requires the second matrix by columns.
 at::Tensor scaled_product(const Packed& left, const Packed& right, const at::Tensor& bias, bool fast) {
   const std::optional<at::Tensor> added = bias.defined() ? std::optional(bias) : std::nullopt;
   return at::_scaled_mm(left.numbers, right.numbers.t(), left.unit, right.unit, added, {}, at::kBFloat16, fast);

@@ -63,8 +63,8 @@ class Interleaved final : public Scheduler {
     if (allowed(group)) return group;
     const std::string stages = std::to_string(shape.stages), all = std::to_string(shape.micro_batches);
     throw UserError(
-        "every group of micro-batches, the last too, must have at least as many as there are stages, {}; {} "
-        "micro-batches per step (train.accumulation) do not make such groups of {} (micro_batch_group); raise "
+        "each group of micro-batches, including the last, needs at least {}, the number of stages; {} micro-batches "
+        "per step (train.accumulation) cannot be split into such groups of {} (micro_batch_group); raise "
         "train.accumulation{}",
         stages, all, group, option_ == 0 ? ", or use scheduler 1f1b" : ", or leave micro_batch_group out");
   }

@@ -1,6 +1,6 @@
 // Scheduler l2l, after Pudipeddi et al. 2020, "Training Large Neural Networks with Constant Memory using a New
 // Execution Algorithm" (arXiv:2002.05645): layer to layer. All micro-batches pass a layer before the next one begins,
-// forward and backward, so that a layer's parameters are brought twice a step however many micro-batches there are. A
+// forward and backward, so that a layer's parameters are fetched twice a step for any number of micro-batches. A
 // chunk is a layer where there is one stage. Holds the activations of all micro-batches; recompute them
 // (activations.checkpoint: all) to hold their inputs only. With several stages it is GPipe with as many chunks as the
 // layers allow.

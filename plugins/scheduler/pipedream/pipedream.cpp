@@ -77,11 +77,14 @@ class Pipedream final : public Scheduler {
     const std::string found = format("micro_batches_per_update is {}", number);
     if (two_buffers && number < shape.stages)
       throw UserError(
-          "{} and version is 2bw, which needs at least as many as there are stages, {}; leave it out or raise it",
+          "{} and version is 2bw, which needs at least {}, the number of stages; raise micro_batches_per_update or "
+          "leave it out",
           found, shape.stages);
     if (shape.micro_batches % number != 0)
-      throw UserError("{}{} and does not divide the {} micro-batches of a step; change it or train.accumulation", found,
-                      given > 0 ? "" : ", as there are stages,", shape.micro_batches);
+      throw UserError(
+          "{}{} and does not divide the {} micro-batches of a step; change micro_batches_per_update or "
+          "train.accumulation",
+          found, given > 0 ? "" : ", the number of stages,", shape.micro_batches);
     return number;
   }
 

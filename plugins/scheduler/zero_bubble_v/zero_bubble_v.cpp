@@ -23,7 +23,7 @@ using Order = std::vector<ComputeAction>;
 
 STRATA_NO_OPTIONS(NoOptions)
 
-// Stage r's in the paper: n micro-batches, of which those that the step has are kept.
+// Stage r's in the paper: n micro-batches, without those beyond the step's.
 Order order_of_paper(const PipelineShape& shape, int r) {
   const int p = shape.stages, n = std::max(2 * p - 1, shape.micro_batches), down = r, up = 2 * p - 1 - r;
   Order order;

@@ -5,12 +5,11 @@
 
 namespace strata::conformance::communicator_checks {
 
-// drawn.cpp: what arrives where.
+// drawn.cpp: results of operations.
 void drawn(Subject& subject);
 
 // peers.cpp
-// Throws Skip where the plugin cannot be used here or moves no tensors in host memory, Failure where it says so
-// wrongly.
+// Throws Skip if the plugin cannot be used here or moves no tensors in host memory, Failure if it reports this wrongly.
 void require_usable(Subject& subject);
 void waits_for_a_slow_peer(Subject& subject);
 void abort_ends_waits(Subject& subject);

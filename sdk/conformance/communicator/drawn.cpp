@@ -1,4 +1,4 @@
-// Drawn programs of collectives and messages among ranks that are threads, beside sums and copies of what each brings.
+// Drawn programs of collectives and messages among ranks in threads, compared with sums and copies of their inputs.
 #include <ATen/ops/cat.h>
 #include <strata/error.hpp>
 
@@ -83,7 +83,7 @@ struct Run {
     }
   }
 
-  // -1 where the rank is no member.
+  // -1 if the rank is not a member.
   int place(std::size_t group, int rank) const {
     const std::vector<int>& members = program.groups[group];
     const auto at = std::ranges::find(members, rank);

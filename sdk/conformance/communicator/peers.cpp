@@ -63,7 +63,7 @@ struct Pair {
         groups[rank].push_back(connect(*plugins[rank], store, rank, 2, operation, timeout));
     });
   }
-  // What rank 0 says of an operation that it waits for: "" where it ends without an exception.
+  // Rank 0's error of an operation that it waits for; "" if it ends without an exception.
   static std::string error_of(const Work& work) {
     try {
       work->wait(kNoTimeout);
@@ -180,7 +180,7 @@ void connect_has_a_deadline(Subject& subject) {
   });
 }
 
-// Ranks are processes here, the last of which dies.
+// Ranks are processes here, and the last dies.
 void lost_peer(Subject& subject) {
   require_usable(subject);
   constexpr int ranks = 3;
@@ -196,7 +196,7 @@ void lost_peer(Subject& subject) {
     const Backend world = connect(*plugin, store, rank, ranks, "world", longest);
     start(0, *world)->wait(kNoTimeout);
     if (rank == ranks - 1) ::raise(SIGKILL);
-    std::thread([world] {  // the engine's watch, where no connection says it
+    std::thread([world] {  // the engine's watch, where no connection reports it
       std::this_thread::sleep_for(std::chrono::seconds(3));
       world->abort();
     })

@@ -1,4 +1,4 @@
-// Threads, one a rank, for work that a plugin may never come back from.
+// One thread per rank, for work in a plugin that may never return.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -12,10 +12,10 @@ class RankThreads {
   explicit RankThreads(int ranks);
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
-  // Ends the threads; those that still work are left behind.
+  // Ends the threads; threads that still work are abandoned.
   ~RankThreads();
 
-  // Runs `work` on every rank's thread. Throws the first exception; Failure "`what` has not returned after 20 s" when
+  // Runs `work` on every rank's thread. Throws the first exception, or Failure "`what` has not returned after 20 s" if
   // one takes longer than `patience`.
   void run(const std::string& what, std::chrono::seconds patience, const std::function<void(int rank)>& work);
 

@@ -56,7 +56,7 @@ class Course {
   Course(const DataSource& plugin, const DataSource& other, Draws& draws)
       : plugin_(plugin), other_(other), draws_(draws) {}
 
-  // Ids of so many bits, over what lay there before; false where the plugin refuses them.
+  // Ids of `bits` bits, over the old file; false if the plugin refuses them.
   bool write(int bits) {
     Written& into = draws_.chance(3) && !written_.empty() ? pick() : written_.emplace_back(plugin_);
     const auto count = static_cast<std::size_t>(into.ids.empty() || draws_.chance(2)
@@ -195,7 +195,7 @@ class Course {
     require(refused || read == of.ids, what + ", gives wrong tokens; it must throw an EnvironmentError");
   }
 
-  // What is no data of the plugin.
+  // Files that are not the plugin's data.
   void read_others() const {
     const WrittenFiles none(plugin_);
     std::string text;

@@ -20,7 +20,7 @@ class WrittenFiles {
   WrittenFiles& operator=(const WrittenFiles&) = delete;
   ~WrittenFiles();
 
-  const std::string& path() const { return path_; }  // what the plugin writes and opens
+  const std::string& path() const { return path_; }  // path that the plugin writes and opens
   const std::string& folder() const { return folder_; }
   // Writes these ids; returns the files that appeared in the folder.
   std::vector<std::string> write(const Ids& ids) const;
@@ -32,12 +32,12 @@ class WrittenFiles {
   std::string path_;
 };
 
-// All tokens of a data set.
+// Returns all tokens of a data set.
 Ids all_of(const DataSet& set);
-// "12 tokens".
+// Returns "12 tokens".
 std::string tokens(std::int64_t count);
 
-// Whether `work` throws an `Error`; throws Failure "`what` ..." when it throws another exception.
+// True if `work` throws an `Error`; throws Failure "`what` ..." for another exception.
 template <class Error, class Work>
 bool throws(const std::string& what, Work&& work) {
   try {

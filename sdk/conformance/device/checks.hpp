@@ -4,16 +4,16 @@
 
 namespace strata::conformance::device_checks {
 
-// selection.cpp: whether and which.
+// selection.cpp: choice of the device.
 void usable_or_says_why(Subject& subject);
 void select_gives_its_type(Subject& subject);
-// streams.cpp: the order of work.
+// streams.cpp: order of work.
 void events_order_work(const UsableDevice& device, Draws& draws);
 void drawn(Subject& subject);
 // memory.cpp
 void memory_is_sane(Subject& subject);
 void host_buffers(const UsableDevice& device, Draws& draws);
-// operators.cpp: what the device's library may bring.
+// operators.cpp: optional operators of the device's library.
 void sum_of_squares(const UsableDevice& device, Draws& draws);
 void adamw_step(const UsableDevice& device, Draws& draws);
 

@@ -51,7 +51,7 @@ std::vector<float> floats_of(const at::Tensor& tensor) {
   return {host.const_data_ptr<float>(), host.const_data_ptr<float>() + host.numel()};
 }
 
-// Each product and sum rounded on its own, whatever the compiler would fuse.
+// Each product and sum is rounded separately, without fusing.
 float times(float a, float b) {
   volatile const float result = a * b;
   return result;

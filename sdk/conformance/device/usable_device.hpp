@@ -8,7 +8,7 @@
 
 namespace strata::conformance {
 
-// An instance whose device 0 is current; Skip with why() where there is none.
+// An instance whose device 0 is current; throws Skip with why() if there is none.
 class UsableDevice {
  public:
   explicit UsableDevice(Subject& subject)

@@ -8,8 +8,8 @@ namespace strata::conformance {
 
 namespace {
 
-// Texts that the option may have beside its default. A number is its least, its greatest or a power of two: sums that
-// it divides stay exact.
+// Texts that the option may have other than its default. A number is its least, its greatest or a power of two: sums
+// that it divides stay exact.
 std::vector<std::string> texts_of(const OptionSpec& option, std::int64_t least, Draws& draws) {
   std::vector<std::string> texts = option.choices;
   if (option.type == "boolean") texts = {"true", "false"};

@@ -1,11 +1,11 @@
-// What a plugin changes of what everything in its process shares, and what its runs leave behind.
+// Checks of lasting effects of a plugin on its process, and of leftovers of its runs.
 #pragma once
 #include <filesystem>
 #include <functional>
 
 namespace strata::conformance {
 
-// An empty working folder for processes of worlds, so that a file with a relative path shows.
+// An empty working folder for processes of worlds, which reveals files with relative paths.
 class WorkingFolder {
  public:
   WorkingFolder();
@@ -13,13 +13,13 @@ class WorkingFolder {
   WorkingFolder& operator=(const WorkingFolder&) = delete;
   ~WorkingFolder();
   void enter() const { std::filesystem::current_path(folder_); }
-  void check() const;  // throws Failure where there is a file
+  void check() const;  // throws Failure if there is a file
 
  private:
   std::filesystem::path folder_;
 };
 
-// Makes the same run many times. Throws Failure where memory, files or threads become more.
+// Repeats a run many times. Throws Failure if memory, files or threads grow.
 void require_nothing_left(const std::function<void()>& run);
 
 }  // namespace strata::conformance

@@ -1,4 +1,4 @@
-// Choices as the word behind --replay: "3.0.12".
+// Choices as the argument of --replay: "3.0.12".
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace strata::conformance {
 
 std::string replay_of(const Choices& choices);
-// Throws UserError for what replay_of() does not write.
+// Parses a text of replay_of(). Throws UserError for any other text.
 Choices choices_of(std::string_view replay);
 
 }  // namespace strata::conformance

@@ -35,7 +35,7 @@ constexpr int worlds_to_shrink = 400;
 constexpr int worlds_to_repeat = 3;
 constexpr std::chrono::seconds longest_shrinking{15};
 
-// What came of a world.
+// The result of a world.
 struct Found {
   bool fails = false;
   bool hangs = false;
@@ -61,7 +61,7 @@ Found carry_out(Subject& subject, const World& world, Draws draws) {
   return found;
 }
 
-// What a process of worlds tells the one that started it, in memory that both have.
+// The report of a process of worlds to its parent, in shared memory.
 struct Shared {
   std::atomic<int> world;  // the one under way
   std::atomic<int> taken;

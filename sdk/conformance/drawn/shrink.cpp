@@ -44,7 +44,7 @@ class Shrinking {
     return any;
   }
 
-  // Each choice by itself: to 0, else to half, else by 1.
+  // Each choice separately: to 0, else to half, else by 1.
   bool lower() {
     bool any = false;
     for (std::size_t at = 0; at < best_.size() && left_ > 0; ++at) {

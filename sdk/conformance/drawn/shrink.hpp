@@ -1,4 +1,4 @@
-// From choices whose world fails to simpler ones whose world still fails.
+// Reduces the choices of a failing world to simpler ones that still fail.
 #pragma once
 #include <functional>
 #include <optional>
@@ -7,8 +7,9 @@
 
 namespace strata::conformance {
 
-// `fails` carries a world out and gives the choices that it took, or nothing where it does not fail. Ends when nothing
-// simpler fails, or after so many worlds. Simpler: fewer choices, or as many of which the first that differs is less.
+// Returns the simplest choices found. `fails` carries out a world and returns the choices that it took, or nothing if
+// it does not fail. Ends when no simpler world fails, or after `worlds` worlds. Simpler: fewer choices, or equally many
+// with a smaller first difference.
 Choices shrunk(Choices failing, int worlds, const std::function<std::optional<Choices>(const Choices&)>& fails);
 
 }  // namespace strata::conformance

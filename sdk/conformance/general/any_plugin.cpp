@@ -12,7 +12,7 @@ AnyPlugin::~AnyPlugin() {
   if (plugin_ == nullptr || is_shut_down_) return;
   try {
     plugin_->shutdown();
-  } catch (...) {  // general.corners asks for it
+  } catch (...) {  // general.corners requires it
   }
 }
 

@@ -12,7 +12,7 @@ namespace strata::conformance {
 // called, the destructor does both, and drops an exception from shutdown().
 class AnyPlugin {
  public:
-  // Throws what the plugin's constructor throws.
+  // Creates an instance. Throws the exceptions of the plugin's constructor.
   explicit AnyPlugin(Subject& subject, const fakes::OptionTexts& changed = {}, int rank = 0, MeshShape mesh = {});
   AnyPlugin(const AnyPlugin&) = delete;
   AnyPlugin& operator=(const AnyPlugin&) = delete;
@@ -20,7 +20,7 @@ class AnyPlugin {
 
   Plugin* operator->() const { return plugin_.get(); }
   Plugin& operator*() const { return *plugin_; }
-  // Throws what shutdown() throws.
+  // Shuts the plugin down and destroys it. Throws the exceptions of shutdown().
   void shutdown();
   void finish();
 

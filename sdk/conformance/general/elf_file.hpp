@@ -9,14 +9,13 @@
 
 namespace strata::conformance {
 
-// What the dynamic linker will see of a shared library, read from its file. Any bytes at all give an answer or a
-// Failure.
+// A shared library as the dynamic linker sees it, read from its file. Any content gives a result or a Failure.
 class ElfFile {
  public:
   explicit ElfFile(const std::string& path);
-  // Symbols that others can bind to.
+  // Returns the symbols to which others can bind.
   std::vector<std::string> exported() const;
-  // DT_NEEDED, in order.
+  // Returns the DT_NEEDED entries, in order.
   std::vector<std::string> needed() const;
 
  private:

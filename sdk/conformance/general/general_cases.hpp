@@ -1,4 +1,4 @@
-// The cases of every kind, a file each; general_cases() puts them in this order.
+// The cases for every kind, one file each; general_cases() returns them in this order.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace strata::conformance {
 
-// The two that decide whether later ones can be run.
+// The two cases that decide whether later ones can run.
 inline constexpr std::string_view loading_case = "general.loads";
 inline constexpr std::string_view creating_case = "general.defaults_create";
 
-// Whether the text of loading_case blames a library that this machine does not have.
+// True if the text of loading_case is about a library that this machine lacks.
 bool lacks_a_library(const std::string& text);
 
 std::vector<Case> file_cases();      // the file, and loading it

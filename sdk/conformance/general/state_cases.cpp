@@ -78,7 +78,7 @@ void newer_state_is_refused(Subject& subject) {
                 ", which is newer than the plugin's and may have another meaning");
 }
 
-// A checkpoint that lacks a value is an error of the file, which the reader reports.
+// A checkpoint without a value is an error of the file, which the reader reports.
 void missing_state_is_refused(Subject& subject) {
   AnyPlugin plugin(subject);
   use(subject, *plugin);

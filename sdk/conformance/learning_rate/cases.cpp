@@ -21,7 +21,7 @@ std::string text_of(const TrainingRun& run) {
          " warm-up updates, base " + (run.base_rate ? std::to_string(*run.base_rate) : "not given");
 }
 
-// A run and one of its updates, with what the plugin says of it.
+// A run and one of its updates, with the plugin's values for it.
 struct Question {
   TrainingRun run;
   std::int64_t update = 0;

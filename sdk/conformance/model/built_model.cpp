@@ -154,7 +154,7 @@ void BuiltModel::build(const Model& model, at::ScalarType dtype, std::uint64_t s
   }
 }
 
-// The initial values, and beside them random numbers: a parameter of zeros would hide what it takes part in.
+// The initial values plus random numbers: a parameter of zeros would hide its effect.
 void BuiltModel::place(Parameter& parameter, at::ScalarType dtype, std::uint64_t seed, at::Device device) {
   ParameterInfo info = parameter.info;
   if (!info.tie.empty()) info.name = info.tie;

@@ -20,7 +20,7 @@ std::vector<Case> model_cases() {
       {"model.hugging_face_config_round_trip", "configure() reads what hugging_face_config() writes.",
        hugging_face_config_round_trip},
       {"model.broken_config_refused",
-       "A config.json that is broken or lacks a key is refused with a UserError that says so.", broken_config_refused},
+       "A config.json that is broken or lacks a key is refused with a UserError that names it.", broken_config_refused},
   };
 }
 

@@ -11,7 +11,7 @@ struct ModelWorld {
   fakes::OptionTexts options;
   const fakes::LoadedPlugin<Model>& model;
   BatchShape shape;
-  std::uint64_t seed;  // of its tokens
+  std::uint64_t seed;  // seed of the tokens
   Draws& draws;
 
   MicroBatch batch() const { return draw_batch(*model, shape.micro_batch, shape.sequence_length, seed); }
@@ -19,7 +19,7 @@ struct ModelWorld {
 
 // drawn.cpp
 void drawn(Subject& subject);
-// description.cpp: what is said before anything is allocated.
+// description.cpp: facts before anything is allocated.
 void parameters_as_described(const ModelWorld& world);
 void outputs_as_described(const ModelWorld& world);
 // repetition.cpp: a layer is a function of its inputs.

@@ -141,7 +141,7 @@ void parameters_as_described(const ModelWorld& world) {
                                          where, i, built, described));
       require(!one.name.empty() && std::ranges::all_of(one.shape, [](std::int64_t extent) { return extent > 0; }),
               where + ": '" + described + "' must have a name, and sizes above 0");
-      const ParameterCut whole(one, 1);  // throws Bug where the split cannot be meant
+      const ParameterCut whole(one, 1);  // throws Bug if the split is impossible
       require(whole.elements() == one.elements(), one.name + " is not whole on one rank");
       const auto [first, is_new] = names.emplace(one.name, one);
       require(is_new || (!one.tie.empty() && first->second.tie == one.tie),

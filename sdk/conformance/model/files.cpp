@@ -32,7 +32,7 @@ std::string description(const Model& model) {
   return text.str();
 }
 
-// What the first difference is about.
+// The subject of the first difference.
 std::string around_difference(const std::string& a, const std::string& b) {
   std::size_t at = 0;
   while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
@@ -40,7 +40,7 @@ std::string around_difference(const std::string& a, const std::string& b) {
   return "'..." + a.substr(begin, 90) + "...' and '..." + b.substr(begin, 90) + "...'";
 }
 
-// What a fresh instance at its defaults says after `text`: "" and its description, or the UserError.
+// The result of `text` on a fresh instance at its defaults: "" and its description, or the UserError.
 struct Taken {
   std::string refusal;
   std::string description;
@@ -58,7 +58,7 @@ Taken take(Subject& subject, const std::string& text, const std::string& what) {
   }
 }
 
-// What an integer of the file may be instead.
+// Other values for an integer of the file.
 std::vector<json> wrong_values() {
   return {json("many"), json(json::array()), json(-1), json(0), json(1.5), json(1e300)};
 }

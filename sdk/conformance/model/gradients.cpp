@@ -65,7 +65,7 @@ void check_direction(const Precise& precise, const MicroBatch& batch, const std:
   const double wide = slope(precise.step), narrow = slope(precise.step / 2);
   const double extrapolated = (4 * narrow - wide) / 3;  // Richardson: the error of the second order cancels
   const double gradient = (parameter.grad().to(at::kDouble) * direction.to(at::kDouble)).sum().item<double>();
-  // What is left of the error, what rounding of two losses does, and what parts of a layer in fp32 do.
+  // The error left, the rounding of two losses, and the rounding of parts of a layer in fp32.
   const double bound = std::abs(narrow - wide) + 20 * precise.unit * std::abs(loss) / precise.step +
                        1e-4 * std::abs(gradient) + 1e-5 * parameter.grad().norm().item<double>();
   require(std::abs(gradient - extrapolated) <= bound,
@@ -84,8 +84,8 @@ std::map<std::string, at::Tensor> gradients(const BuiltModel& built, MicroBatch 
   return all;
 }
 
-// What one is compared with beside its own size: some are 0 but for rounding, as of keys where a token sees only
-// itself.
+// A scale for comparing each in addition to its own size: some are 0 but for rounding, as of keys where a token sees
+// only itself.
 double largest_norm(const std::map<std::string, at::Tensor>& gradients) {
   double largest = 0.0;
   for (const auto& [name, gradient] : gradients) largest = std::max(largest, gradient.norm().item<double>());

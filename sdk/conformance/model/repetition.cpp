@@ -52,7 +52,7 @@ void forward_repeats(const ModelWorld& world) {
     const c10::AutoGradMode recompute(true);
     LayerOutput with_graph = built.forward(layer, input, batch);
     with_graph.auxiliary_loss = first.auxiliary_loss;
-    with_graph.loss_sum = first.loss_sum;  // a loss may be summed otherwise where its gradient is made beside it
+    with_graph.loss_sum = first.loss_sum;  // a loss may be summed differently if computed with its gradient
     compare(first, with_graph, what + " recomputed with a graph");
   }
 }

@@ -3,7 +3,7 @@
 
 namespace strata::conformance::offload_checks {
 
-// drawn.cpp: what was written is read.
+// drawn.cpp: reads return written bytes.
 void drawn(Subject& subject);
 // large.cpp
 void three_gibibytes(Subject& subject);

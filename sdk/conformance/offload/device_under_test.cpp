@@ -50,7 +50,7 @@ DeviceUnderTest::DeviceUnderTest(Subject& subject, fakes::OptionTexts options) {
     throw;
   }
   limits_ = (*device_)->limits();
-  limits_.alignment = std::max<std::size_t>(limits_.alignment, 1);  // offload.limits_are_sane says so where it is 0
+  limits_.alignment = std::max<std::size_t>(limits_.alignment, 1);  // offload.limits_are_sane reports a 0
 }
 
 DeviceUnderTest::~DeviceUnderTest() {

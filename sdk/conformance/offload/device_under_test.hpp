@@ -1,5 +1,5 @@
-// What the cases of offload devices share: buffers as the device's limits ask for them, and copies of what regions must
-// hold.
+// Code shared by the cases of offload devices: buffers that respect the device's limits, and copies of the expected
+// contents of regions.
 #pragma once
 #include <strata/offload_device.hpp>
 
@@ -14,7 +14,7 @@
 
 namespace strata::conformance {
 
-// Memory that begins where the device wants it.
+// Memory with the alignment that the device requires.
 class Bytes {
  public:
   Bytes(std::size_t bytes, std::size_t alignment);
@@ -32,10 +32,10 @@ class Bytes {
   std::size_t bytes_;
 };
 
-// The first index at which two ranges differ, `bytes` where they do not.
+// Returns the first index at which two ranges differ, or `bytes` if they are equal.
 std::size_t first_difference(const std::byte* a, const std::byte* b, std::size_t bytes);
 
-// An instance; where it has a text option `path` that is a folder of this object's own.
+// Creates an instance; a text option `path` is set to a folder of this object.
 class DeviceUnderTest {
  public:
   explicit DeviceUnderTest(Subject& subject, fakes::OptionTexts options = {});
@@ -46,7 +46,7 @@ class DeviceUnderTest {
   OffloadDevice& operator*() const { return **device_; }
   OffloadDevice* operator->() const { return &**device_; }
   OffloadLimits limits() const { return limits_; }
-  const std::filesystem::path& folder() const { return folder_; }  // empty where the device has no path
+  const std::filesystem::path& folder() const { return folder_; }  // empty if the device has no path
 
   std::size_t down(std::size_t bytes) const { return bytes / limits_.alignment * limits_.alignment; }
   Bytes buffer(std::size_t bytes) const { return {bytes, limits_.alignment}; }
@@ -54,7 +54,7 @@ class DeviceUnderTest {
   void write(Region region, std::size_t at, const Bytes& source) const {
     device_->operator->()->write(region, at, source.span())->wait();
   }
-  // Throws Failure naming the first byte of the region, from `at` on, that is not `wanted`.
+  // Throws Failure naming the first byte of the region, from `at` on, that differs from `wanted`.
   void expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes, const std::string& what) const;
 
  private:

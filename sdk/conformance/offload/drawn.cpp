@@ -1,4 +1,4 @@
-// Drawn uses of an offload device, beside vectors of bytes.
+// Drawn uses of an offload device, compared with vectors of bytes.
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -169,7 +169,7 @@ class Course {
             what + " was accepted; it must throw Bug with the region and the range");
   }
 
-  // An address, an offset or a size that is no multiple of the alignment: refused, or exact.
+  // An address, an offset or a size that is not a multiple of the alignment: refused, or exact.
   void ask_unaligned() {
     if (held_.empty()) return;
     Held& held = pick();

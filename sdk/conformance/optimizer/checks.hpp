@@ -5,9 +5,9 @@ namespace strata::conformance::optimizer_checks {
 
 // drawn.cpp: results depend neither on how parameters are cut, nor on which instance has which piece, nor on formats.
 void drawn_updates_are_right(Subject& subject);
-// formats.cpp: what no drawn update shows.
+// formats.cpp: properties that no drawn update shows.
 void sixteen_bit_master(Subject& subject);
-// tensor_parts.cpp: parts of a parameter, which tensor-parallel ranks have.
+// tensor_parts.cpp: parts of a parameter on tensor-parallel ranks.
 void tensor_parts(Subject& subject);
 // descent.cpp, formula.cpp: the update itself.
 void goes_down(Subject& subject);

@@ -1,4 +1,4 @@
-// Drawn updates, beside the plainest: every parameter whole, by an instance of its own, its gradient already
+// Drawn updates, compared with the plainest: every parameter whole, by an instance of its own, its gradient already
 // multiplied and in fp32, its learning rate and weight decay those of the step and the option.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/full.h>
@@ -31,7 +31,7 @@ constexpr std::array<float, 12> hard_to_round{1.00390625F,    1.01171875F, -1.00
                                               1.00146484375F, 65519.99F,   65520.0F,     -70000.0F,
                                               1e-8F,          3e-8F,       -5.9e-8F,     1e-20F};
 
-// What is alike for every piece of a parameter, so that it can be cut anywhere and each rank asks for the same.
+// Properties common to all pieces of a parameter, so that it can be cut anywhere and each rank asks for the same.
 void check_answers(const Optimizer& optimizer, const DrawnParameter& parameter) {
   const std::string of = format(" of a parameter of {} elements", parameter.info.end);
   const std::int64_t unit = optimizer.unit(parameter.info);
@@ -68,7 +68,7 @@ void check_answers(const Optimizer& optimizer, const DrawnParameter& parameter) 
   }
 }
 
-// A parameter by itself, and its pieces, each in memory of its own.
+// A whole parameter, and its pieces, each in memory of its own.
 struct Tensors {
   ParameterTensors whole;
   std::deque<std::vector<Guarded>> memory;  // by piece
@@ -310,7 +310,7 @@ class Updates {
       for (std::size_t k = 0; k < piece.state.size(); ++k)
         check("state '" + tensors.whole.states[k].name + "'", piece.state[k], wanted.state[k]);
       if (piece.parameter.defined()) {
-        const bool elsewhere = wanted.parameter.defined();  // it is no copy of the master
+        const bool elsewhere = wanted.parameter.defined();  // it is not a copy of the master
         const at::Tensor of_what = elsewhere ? wanted.parameter : piece.master;
         const std::string found =
             difference(piece.parameter, of_what.to(piece.parameter.scalar_type()), elsewhere && tensors.has_sums);
@@ -331,7 +331,7 @@ class Updates {
     }
   }
 
-  // Every piece has a copy of what belongs to the whole parameter.
+  // Every piece has a copy of the state of the whole parameter.
   static void check_copies(const Tensors& tensors) {
     for (std::size_t k = 0; k < tensors.whole.states.size(); ++k) {
       if (tensors.whole.states[k].whole == 0) continue;

@@ -21,7 +21,7 @@ struct Element {
   double second = 0.0;  // exp_avg_sq
 };
 
-// What an element becomes in fp64, and how far from it fp32 may be.
+// An element's new value in fp64, and the bound for fp32's difference.
 struct Step {
   Element value;
   Element bound;
@@ -86,7 +86,7 @@ std::string state_names(const Optimizer& optimizer) {
   return text;
 }
 
-// The formulas that this plugin with these options may follow; empty: the kit knows none.
+// The formulas that this plugin with these options may follow; empty: none is known.
 std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options, const std::string& state) {
   const OptionValues values = subject.library().values(options);
   const auto number = [&](const char* name, double otherwise) {
@@ -120,7 +120,7 @@ std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options,
   return {};
 }
 
-// A parameter's numbers in fp64, whatever their formats.
+// A parameter's numbers in fp64, from any format.
 class Elements {
  public:
   explicit Elements(const ParameterTensors& parameter)
@@ -151,7 +151,7 @@ double rounding_of_state(const ParameterTensors& parameter) {
   return rounding;
 }
 
-// Whether the state holds the formula's numbers, each by itself.
+// Whether the state holds the formula's numbers, each compared separately.
 bool holds_numbers(const Optimizer& optimizer) {
   return std::ranges::all_of(optimizer.state({"layer.weight", {64, 32}, 0, 2048}), [](const StateTensor& state) {
     return state.dtype == at::kFloat || state.dtype == at::kBFloat16 || state.dtype == at::kHalf ||
@@ -159,8 +159,8 @@ bool holds_numbers(const Optimizer& optimizer) {
   });
 }
 
-// Steps beside one formula, some of them late in a run, each from where the plugin's own last one ended: "" or the
-// first number that is too far away.
+// Steps compared with one formula, some of them late in a run, each from where the plugin's own last one ended: "" or
+// the first number that is too far away.
 std::string beside(Subject& subject, const fakes::OptionTexts& options, const Known& known) {
   std::mt19937_64 random = subject.random("optimizer.known_formula");
   const auto plugin = subject.make<Optimizer>(options);

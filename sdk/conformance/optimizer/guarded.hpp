@@ -16,7 +16,7 @@ namespace strata::conformance {
 // A copy of a tensor in memory with marked bytes on both sides.
 class Guarded {
  public:
-  // Its first element lies `shift` elements behind a boundary of 64 bytes.
+  // Begins `shift` elements after a boundary of 64 bytes.
   Guarded(std::string name, const at::Tensor& values, std::size_t shift)
       : name_(std::move(name)), bytes_(values.nbytes()) {
     memory_ = std::make_shared<std::vector<std::byte>>(bytes_ + 2 * margin, mark);
@@ -27,7 +27,7 @@ class Guarded {
   }
   const at::Tensor& tensor() const { return tensor_; }
   const std::string& name() const { return name_; }
-  // Throws Failure where a byte outside was written.
+  // Throws Failure if a byte outside was written.
   void check() const {
     for (std::size_t i = 0; i < memory_->size(); ++i) {
       if ((i >= begin_ && i < begin_ + bytes_) || (*memory_)[i] == mark) continue;

@@ -23,7 +23,7 @@ void copy_part(const ParameterCut& cut, int part, const at::Tensor& whole, const
   });
 }
 
-// Three steps of a parameter that two tensor-parallel ranks share, beside the same of the whole.
+// Three steps of a parameter split over two tensor-parallel ranks, compared with those of the whole.
 void check_parts(Subject& subject, const fakes::OptionTexts& options, const ParameterInfo& info,
                  std::mt19937_64& random) {
   const ParameterCut cut(info, ranks);

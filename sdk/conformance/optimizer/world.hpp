@@ -1,4 +1,4 @@
-// Updates of an optimizer, drawn: parameters of all formats and settings, cut anywhere, on several instances.
+// Random updates of an optimizer: parameters of all formats and settings, cut anywhere, on several instances.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@ struct DrawnParameter {
   Formats formats;
   double learning_rate_factor = 1.0;
   std::optional<double> weight_decay;
-  std::vector<std::int64_t> borders;  // of its pieces
+  std::vector<std::int64_t> borders;  // borders of its pieces
 };
 
 enum class Gradients { Usual, WithZeros, OfAllSizes, NotFinite };
@@ -31,15 +31,15 @@ struct OptimizerWorld {
   fakes::OptionTexts options;
   int instances = 1;
   std::vector<DrawnParameter> parameters;
-  std::int64_t updates = 0;  // made before
+  std::int64_t updates = 0;  // number of earlier updates
   std::vector<DrawnStep> steps;
-  int restart = 0;  // in front of this step all instances are made anew; 0: never
+  int restart = 0;  // all instances are created anew before this step; 0: never
 };
 
-// All but the pieces, which need the plugin's units.
+// Draws everything except the pieces, which need the plugin's units.
 OptimizerWorld draw_updates(Draws& draws, const Subject& subject);
 void draw_pieces(Draws& draws, const Optimizer& optimizer, OptimizerWorld& world);
-// The gradient of all of a parameter at a step, rounded to its format.
+// Returns the gradient of a whole parameter at a step, rounded to its format.
 at::Tensor gradient_of(const OptimizerWorld& world, std::size_t parameter, std::size_t step);
 
 std::string to_string(const OptimizerWorld& world);

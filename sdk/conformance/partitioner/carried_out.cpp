@@ -319,8 +319,8 @@ void check_dry_run(Subject& subject, const PartitionWorld& world, PartitionRank&
   require(sent.empty(), who + ": " + sent);
 }
 
-// What a partitioner may hold of each trainable parameter's gradient: whole, its part, a lent buffer, one on its way.
-// Where there are units it may pad as much as it likes.
+// The forms in which a partitioner may hold a trainable parameter's gradient: whole, its part, a lent buffer, one on
+// its way. Where there are units it may pad as much as it likes.
 void check_frozen(const PartitionWorld& world, PartitionRank& rank) {
   std::int64_t most = 0;
   for (const FlatParameterInfo& info : world.infos) {

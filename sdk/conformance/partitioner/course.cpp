@@ -40,11 +40,11 @@ FlatParameterInfo draw_flat(Draws& draws, int id, std::int64_t most, const DType
   return info;
 }
 
-// What the steps of a course are like.
+// Properties of the steps of a course.
 struct Step {
   bool trains = true;
   int micro_batches = 1;
-  int ahead = 0;            // forwards before the first backward, beside the first
+  int ahead = 0;            // forwards before the first backward, without the first
   int updates = 1;          // within the step, where more than 1
   bool is_delayed = false;  // the update is made before the gradients are finished
   bool is_repeated = false;
@@ -57,7 +57,7 @@ struct Step {
   bool publishes_together = false;
 };
 
-// At most so many micro-batches.
+// At most this many micro-batches.
 Step draw_step(Draws& draws, std::int64_t most) {
   Step step;
   step.trains = !draws.chance(8);
@@ -308,7 +308,7 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
 void draw_course(Draws& draws, const Lookahead& lookahead, PartitionWorld& world) {
   Course course(lookahead, world);
   course.begin(draws.chance(4));
-  // What a run computes is bounded, so that every one takes less than a second.
+  // Bounds the computation of a run, so that every one takes less than a second.
   std::int64_t elements = 0;
   for (const FlatParameterInfo& info : world.infos) elements += info.elements;
   const std::int64_t most = std::clamp<std::int64_t>(3'000'000 / (elements * world.ranks.size()), 1, 60);

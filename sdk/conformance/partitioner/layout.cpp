@@ -149,7 +149,7 @@ void check_tie(Subject& subject, const PartitionWorld& world, const PartitionRan
   require(ranges_of(alone, 0) == ranges,
           "rank " + std::to_string(number) + " owns other slices of a tied flat parameter of " +
               std::to_string(info.elements) +
-              " elements when other ones stand beside it; they must depend only on its elements, formats and unit, "
+              " elements when there are other ones; they must depend only on its elements, formats and unit, "
               "because pipeline stages that share a parameter sum their gradients of it slice by slice");
 }
 

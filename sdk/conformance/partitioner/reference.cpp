@@ -13,7 +13,7 @@ namespace strata::conformance {
 
 namespace {
 
-// Sums of so many bits are exact in it. fp16 has 11, but not the range to scale them by powers of two besides.
+// Sums of this many bits are exact in it. fp16 has 11, but not the range to scale them by powers of two besides.
 int exact_bits(at::ScalarType dtype) {
   return dtype == at::kBFloat16 ? 8 : dtype == at::kHalf ? 9 : 24;
 }
@@ -89,7 +89,7 @@ const PartitionReference::Sum& PartitionReference::sum(int flat, const std::vect
       known.values.add_(one);
       magnitudes.add_(one.abs());
     }
-  // A block's numbers are written relative to the largest of what was added.
+  // A block's numbers are written relative to the largest addend.
   known.allowed = tolerance_ * magnitudes.nan_to_num(0.0, 0.0, 0.0).max().item<double>();
   return known;
 }
@@ -99,7 +99,7 @@ std::optional<std::int64_t> PartitionReference::first_wrong(const at::Tensor& fo
   const at::Tensor is = found.detach().to(at::kDouble).reshape({-1}).contiguous(),
                    should = expected.to(at::kDouble).reshape({-1}).contiguous();
   const double bound = allowed.value_or(tolerance_ == 0.0 ? 0.0 : tolerance_ * should.abs().max().item<double>());
-  // What lies in a block with a number that is not finite may come out as anything: the update is left out.
+  // A block with a number that is not finite may become anything: the update is left out.
   const bool is_spoilt = tolerance_ > 0.0 && !should.isfinite().all().item<bool>();
   const auto *const a = is.const_data_ptr<double>(), *const b = should.const_data_ptr<double>();
   const auto is_right = [&](double x, double y) {

@@ -1,5 +1,5 @@
-// What a partitioner's run must give, computed from the world alone: values that say where they belong, and sums that
-// are exact in every format, so that no order of adding changes them.
+// Expected results of a partitioner's run, computed from the world alone: values that encode their place, and sums that
+// are exact in every format, so that no order of summation changes them.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,28 +14,28 @@
 
 namespace strata::conformance {
 
-// Ranks that are threads may use it.
+// Thread-safe, for ranks that are threads.
 class PartitionReference {
  public:
-  // `tolerance`: what results may differ by, relative. At 0 parameters are all the bit patterns that there are, and
-  // gradients whole numbers times powers of two; else both are small whole numbers.
+  // `tolerance`: allowed relative difference of results. At 0 parameters have all bit patterns, and gradients are whole
+  // numbers times powers of two; otherwise both are small whole numbers.
   PartitionReference(const PartitionWorld& world, double tolerance) : world_(world), tolerance_(tolerance) {}
 
-  // All of a flat parameter at its write of this number, in its dtype.
+  // Returns a whole flat parameter at its write of this number, in its dtype.
   at::Tensor values(int flat, int number);
-  // One rank's gradient of this number, in the gradient's dtype.
+  // Returns one rank's gradient of this number, in the gradient's dtype.
   at::Tensor gradient(int flat, int rank, int number) const;
-  // The sum over all ranks of those of these numbers, in fp64, and what an element may differ by: in proportion to what
-  // the numbers add up to without their signs, as terms that cancel were rounded before.
+  // Returns the sum over all ranks of the gradients of these numbers, in fp64, and the allowed difference of an
+  // element: proportional to the sum of magnitudes, because terms that cancel were rounded before.
   struct Sum {
     at::Tensor values;
     double allowed = 0.0;
   };
   const Sum& sum(int flat, const std::vector<int>& numbers);
 
-  // The first element that is not the expected one; one that is not a number equals another. `allowed`: how far apart
-  // they may be, else in proportion to the largest. With a tolerance, where an expected one is not finite only those
-  // that are not are compared.
+  // Returns the first element that differs from the expected one; NaN equals NaN. `allowed`: allowed differences;
+  // without, proportional to the largest. With a tolerance, only elements that are not finite are compared if an
+  // expected one is not finite.
   std::optional<std::int64_t> first_wrong(const at::Tensor& found, const at::Tensor& expected,
                                           std::optional<double> allowed = std::nullopt) const;
 

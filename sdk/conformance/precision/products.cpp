@@ -1,4 +1,4 @@
-// Drawn products of a precision policy, beside those in fp64 and those of an instance that is saved and loaded.
+// Drawn products of a precision policy, compared with those in fp64 and those of an instance that is saved and loaded.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -62,7 +62,7 @@ double precision_of(at::ScalarType dtype) {
   }
 }
 
-// |found - expected| <= bound x scale, element by element. `scale` is what the sum's terms add up to without their
+// |found - expected| <= bound x scale, element by element. `scale` is the sum of the terms without their
 // signs: rounding errors are in proportion to it. `bound` is of the format, or what the plugin's equivalence allows if
 // that is more.
 void compare(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& scale, double bound,
@@ -84,7 +84,7 @@ double bound_of(Subject& subject, at::ScalarType dtype, std::int64_t terms) {
   return std::max(own, precision_of(dtype) + static_cast<double>(terms + 2) * accumulator);
 }
 
-// One layer's weight and what its products were given.
+// One layer's weight and the operands of its products.
 struct Weight {
   Parameter w;
   at::Tensor b;                      // undefined without bias

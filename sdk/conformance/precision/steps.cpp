@@ -1,4 +1,4 @@
-// Drawn runs of a precision policy without a run: which steps' gradients are finite, and what it makes of each.
+// Drawn runs of a precision policy without a run: which steps' gradients are finite, and its decision for each.
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
 
@@ -82,7 +82,7 @@ class Formats {
   std::vector<std::pair<ParameterInfo, DTypes>> all_;
 };
 
-// The policy on two ranks, the second of which is saved and loaded now and then.
+// The policy on two ranks; the second is saved and loaded now and then.
 class Course {
  public:
   Course(Subject& subject, const fakes::OptionTexts& options)
@@ -144,7 +144,7 @@ class Course {
             at + "; the scale must change by a power of two, so that scaling is exact");
   }
 
-  // Whether a number option has this value: a user's limit is what it is.
+  // Whether a number option has this value: a user's limit stays.
   bool is_named_by_an_option(double value) const {
     return std::ranges::any_of(values_.names(), [&](const std::string& name) {
       const double* const number = std::get_if<double>(&values_.value(name));

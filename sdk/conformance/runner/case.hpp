@@ -1,5 +1,5 @@
-// The conformance kit: what a plugin of a kind must do, as cases. A case is a function and a sentence; it runs in a
-// process of its own (see run_case.hpp), so that a crash or a hang is a result. The data flow:
+// The conformance kit: the requirements on a plugin of a kind, as cases. A case is a function and a sentence; it runs
+// in a separate process (see run_case.hpp), so that a crash or a hang is a result. The data flow:
 //   file -> Manifest (nothing loaded) -> general_cases + the kind's cases -> one process each -> Outcome -> text, JUnit
 //   or JSON
 #pragma once
@@ -20,13 +20,13 @@
 
 namespace strata::conformance {
 
-// What the plugin does wrong: the plugin's author reads it, so it says what was asked, what came and what the rule is.
+// Violation by the plugin. The plugin's author reads it: it gives the call, the result and the rule.
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The same of a drawn world (drawn/search.hpp), which `replay` carries out again.
+// Violation in a drawn world (drawn/search.hpp), which `replay` repeats.
 class DrawnFailure : public Failure {
  public:
   DrawnFailure(const std::string& text, std::string replay_choices)
@@ -34,46 +34,46 @@ class DrawnFailure : public Failure {
   std::string replay;
 };
 
-// Why a case says nothing about this plugin ("it has no option with limits").
+// Reason why a case does not apply to this plugin ("it has no option with limits").
 class Skip : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws Failure with `text` unless it holds.
+// Throws Failure with `text` unless `holds`.
 inline void require(bool holds, const std::string& text) {
   if (!holds) throw Failure(text);
 }
 
-// How drawn worlds are looked for.
+// Settings of the search for drawn worlds.
 struct SearchSettings {
-  int seconds = 0;     // at least so long, in each case that draws
-  int seeds = 0;       // the first world of so many seeds, from --seed on, in place of many of one
-  std::string replay;  // this world only: what a failed case printed
+  int seconds = 0;     // minimum duration, in each case that draws
+  int seeds = 0;       // number of seeds, from --seed on, each with the first world; replaces the search with one seed
+  std::string replay;  // runs only this world, printed by a failed case
   bool in_process = false;
 };
 
 // The plugin under test.
 class Subject {
  public:
-  // Reads the manifest and loads nothing. Throws UserError where the file has none that can be read.
+  // Reads the manifest and loads nothing. Throws UserError if the file has no readable manifest.
   Subject(std::string file, std::uint64_t seed, SearchSettings search = {});
 
   const std::string& file() const { return file_; }
   const plugins::Manifest& manifest() const { return manifest_; }
   bool can(Capability capability) const;
-  // Loads it, the first time.
+  // Returns the library, loaded at the first call.
   const fakes::PluginLibrary& library();
-  // An instance with its context; options spelled as in a config, the others at their defaults.
+  // Creates an instance with its context; options are spelled as in a config, others have their defaults.
   template <class Interface>
   fakes::LoadedPlugin<Interface> make(const fakes::OptionTexts& changed = {}, int rank = 0, MeshShape mesh = {}) {
     return fakes::LoadedPlugin<Interface>(library(), changed, rank, mesh);
   }
-  // Option settings that find most: the defaults, then each option by itself at its least, at its greatest, flipped, or
-  // at each other choice, as the schema has them. A plugin may refuse a setting with UserError ("shard_size must divide
-  // the ranks"): such a setting says nothing there and is passed over.
+  // Returns option settings that find the most errors: the defaults, then each option alone at its minimum, at its
+  // maximum, flipped, or at each other choice of the schema. A plugin may refuse a setting with UserError ("shard_size
+  // must divide the ranks"); such a setting is skipped.
   std::vector<fakes::OptionTexts> settings() const;
-  // For random sizes and values: the same for the same --seed and case; of a later seed with `ahead`.
+  // Returns the random source for sizes and values: equal for equal --seed and case; `ahead` selects a later seed.
   std::mt19937_64 random(std::string_view case_name, int ahead = 0) const;
   const SearchSettings& search() const { return search_; }
 
@@ -85,21 +85,21 @@ class Subject {
   std::optional<fakes::PluginLibrary> library_;
 };
 
-// "1 rank", "3 ranks"; "2 micro-batches".
+// Returns "1 rank", "3 ranks"; "2 micro-batches".
 std::string count(int number, const std::string& noun);
 
-// "shard_size=2, stage=3", or "defaults".
+// Returns "shard_size=2, stage=3", or "defaults".
 std::string to_string(const fakes::OptionTexts& options);
 
 struct Case {
   std::string_view name;              // "partitioner.slices_cover": kind or "general", dot, words joined by _
-  std::string_view sentence;          // what holds for a plugin that passes, in one sentence: the report's text
+  std::string_view sentence;          // property of a plugin that passes, in one sentence, for the report
   std::function<void(Subject&)> run;  // throws Failure or Skip; any other exception is a failure with its text
   std::chrono::seconds deadline{60};
-  bool draws = false;  // worlds: --seconds and --replay are for it
+  bool draws = false;  // true: draws worlds, for --seconds and --replay
 };
 
-// One file a subject in the folder of the kind; each function gives its cases in the order they are run.
+// Cases of a kind, one file per subject in its folder; each function returns its cases in the order of execution.
 std::vector<Case> general_cases();
 std::vector<Case> partitioner_cases();
 std::vector<Case> scheduler_cases();
@@ -112,7 +112,7 @@ std::vector<Case> device_cases();
 std::vector<Case> data_cases();
 std::vector<Case> learning_rate_cases();
 
-// general_cases() and those of the kind.
+// Returns general_cases() and the cases of the kind.
 std::vector<Case> cases_of(PluginKind kind);
 
 }  // namespace strata::conformance

@@ -15,7 +15,7 @@ namespace {
 
 using Ended = std::function<void(const CaseResult&)>;
 
-// What all later cases rest on, or "" when the outcome lets them run.
+// The failed precondition of all later cases, or "" if they can run.
 std::string gate_of(std::string_view name, const Outcome& outcome) {
   if (name == loading_case && outcome.status != Status::Passed) return "not run: the plugin does not load";
   if (name == creating_case && outcome.status == Status::Skipped) return "not run: " + outcome.text;

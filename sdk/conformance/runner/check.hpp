@@ -1,4 +1,4 @@
-// All cases of one plugin, several at a time.
+// Runs all cases of one plugin, several at a time.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,8 +15,8 @@ struct CheckSettings {
   std::vector<std::string> only;  // names of cases, or "partitioner" for all of a kind; empty: all
   int jobs = 1;
   SearchSettings search;
-  std::optional<std::chrono::seconds> deadline;  // of every case, instead of its own
-  bool skip_what_cannot_load = false;            // a library that this machine lacks is no failure
+  std::optional<std::chrono::seconds> deadline;  // deadline of every case, in place of its own
+  bool skip_what_cannot_load = false;            // true: a library that this machine lacks is not a failure
 };
 
 struct CaseResult {
@@ -26,16 +26,16 @@ struct CaseResult {
 };
 
 struct PluginResult {
-  std::string plugin;  // "partitioner/mine", or "" where the manifest cannot be read
+  std::string plugin;  // "partitioner/mine", or "" if the manifest cannot be read
   std::string file;
   std::vector<CaseResult> cases;
 };
 
-// Whether `only` chooses the case of that name.
+// True if `only` selects the case of that name.
 bool chosen(const std::vector<std::string>& only, std::string_view name);
 
-// Runs the chosen cases of the plugin in `file` (absolute) and calls `ended` after each, in the cases' order. The first
-// cases decide whether the others can be run: see gate_of in check.cpp.
+// Runs the selected cases of the plugin in `file` (absolute) and calls `ended` after each, in the order of the cases.
+// The first cases decide whether the others can run: see gate_of in check.cpp.
 PluginResult check_plugin(const std::string& file, const CheckSettings& settings,
                           const std::function<void(const CaseResult&)>& ended);
 

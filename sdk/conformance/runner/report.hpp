@@ -1,4 +1,4 @@
-// How results are written: text as cases end, JUnit's XML or JSON when all have.
+// Writes results: text as cases end, JUnit's XML or JSON after all have ended.
 #pragma once
 #include <memory>
 #include <ostream>
@@ -14,7 +14,7 @@ class Report {
   virtual void begin(const std::string& /*file*/) {}
   virtual void add(const CaseResult& /*result*/) {}
   virtual void end(PluginResult result) { results_.push_back(std::move(result)); }
-  // After the last plugin.
+  // Completes the report after the last plugin.
   virtual void finish(double seconds) = 0;
 
   int count(bool (*which)(Status)) const;

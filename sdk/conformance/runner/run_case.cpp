@@ -39,7 +39,7 @@ std::string end_of(int file, off_t limit) {
   return text;
 }
 
-// libtorch's errors carry a stack trace behind their text; it says nothing about the plugin.
+// libtorch's errors carry a stack trace behind their text; it is not about the plugin.
 std::string text_of(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find("\nException raised from"));
@@ -140,7 +140,7 @@ std::optional<Outcome> CaseProcess::ended() {
   const bool there =
       ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
   if (!there && !late) return std::nullopt;
-  end_group();  // while the process is not waited for, its number belongs to nobody else
+  end_group();  // while the process is not waited for, its number is not reused
   int status = 0;
   ::waitpid(process_, &status, 0);
   process_ = -1;

@@ -1,4 +1,4 @@
-// Runs one case on one plugin: here, or in a process of its own.
+// Runs one case on one plugin, in this process or in a separate one.
 #pragma once
 #include <sys/types.h>
 
@@ -12,30 +12,30 @@
 
 namespace strata::conformance {
 
-// On what a case runs.
+// Plugin and settings of a case.
 struct Target {
   std::string file;  // absolute
   std::uint64_t seed = 1;
   SearchSettings search = {};
 };
 
-// In this process: for a debugger. A crash ends the kit, a hang hangs it.
+// Runs the case in this process, for a debugger. A crash ends the kit, a hang hangs it.
 Outcome run_here(const Case& one, const Target& target);
 
-// [Note: One process per case] A case runs in a child made by fork(): whatever the plugin does to its process, to
-// crash, to hang, to print, to change the allocator, is that case's result alone, and the child has libtorch already,
-// whose loading takes longer than most cases. fork() copies the calling thread only, so that a lock which another
-// thread holds stays locked in the child for ever. The parent therefore starts no thread: it computes nothing with
-// libtorch and loads no plugin, and the constructor below makes sure.
+// [Note: One process per case] A case runs in a child made by fork(), so that effects of the plugin on its process (a
+// crash, a hang, output, changes of the allocator) belong to this case alone. The child already has libtorch, whose
+// loading takes longer than most cases. fork() copies only the calling thread, so a lock held by another thread would
+// stay locked in the child for ever. The parent therefore starts no thread: it computes nothing with libtorch and loads
+// no plugin, and the constructor below checks this.
 class CaseProcess {
  public:
-  // Starts it. Throws Bug when this process has threads, EnvironmentError when no process can be made.
+  // Starts the process. Throws Bug if this process has threads, EnvironmentError if no process can be created.
   CaseProcess(const Case& one, const Target& target, std::chrono::seconds deadline);
   CaseProcess(const CaseProcess&) = delete;
   CaseProcess& operator=(const CaseProcess&) = delete;
   ~CaseProcess();
 
-  // The outcome, when the process has ended or its deadline has passed; does not wait.
+  // Returns the outcome once the process has ended or its deadline has passed; does not wait.
   std::optional<Outcome> ended();
 
  private:
@@ -43,9 +43,9 @@ class CaseProcess {
   Outcome outcome_of(int status) const;
   void end_group() const;
 
-  pid_t process_ = -1;  // leads a process group: what it starts ends with it
-  int report_ = -1;     // a file in memory: the status as one character, then the text
-  int output_ = -1;     // another, its standard output and error
+  pid_t process_ = -1;  // leader of a process group: all its processes end together
+  int report_ = -1;     // file in memory: the status as one character, then the text
+  int output_ = -1;     // file in memory: standard output and error
   Clock::time_point started_;
   std::chrono::seconds deadline_;
 };

@@ -204,7 +204,7 @@ program::LayerOptions one_parameter_a_layer(int layers) {
   return options;
 }
 
-// What the engine makes of it: its validator, and for small ones the programs of all stages.
+// The engine's use of it: its validator, and for small ones the programs of all stages.
 void check_by_the_engine(const std::string& name, const Scheduler& scheduler, const SchedulerWorld& world,
                          const Schedule& schedule) {
   const PipelineShape& shape = world.shape;
@@ -311,7 +311,7 @@ bool splits(const Schedule& schedule) {
   });
 }
 
-// What the plugin declares and does in no usual pipeline.
+// Declared properties that no usual pipeline shows.
 void check_declared(Subject& subject) {
   if (!subject.can(Capability::SplitsBackward)) return;
   const auto scheduler = subject.make<Scheduler>();
@@ -324,8 +324,8 @@ void check_declared(Subject& subject) {
       "the plugin declares splits_backward but splits no backward, so models that cannot split are refused needlessly");
 }
 
-// What every rank computes at every start must not take a noticeable time. A processor's time: others' work does not
-// count.
+// The computation of every rank at every start must not take a noticeable time. A processor's time: others' work does
+// not count.
 void large_pipelines_are_quick(Subject& subject) {
   const auto scheduler = subject.make<Scheduler>();
   constexpr double bound_s = 2.0;

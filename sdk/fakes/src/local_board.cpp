@@ -32,7 +32,7 @@ at::Tensor reduce_in_rank_order(const std::vector<at::Tensor>& parts, ReduceOper
   return result.to(dtype);
 }
 
-// What a member's bytes are taken from: its input, or the only tensor there is.
+// The source of a member's bytes: its input, or its only tensor.
 const at::Tensor& source_of(const Operation& operation) {
   return operation.input.defined() ? operation.input : operation.output;
 }

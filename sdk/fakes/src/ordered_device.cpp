@@ -16,7 +16,7 @@
 
 namespace strata::fakes {
 
-// What is known of the order of work on one device.
+// The known order of work on one device.
 class StreamOrder {
  public:
   static constexpr const char* host = "the host";
@@ -26,7 +26,7 @@ class StreamOrder {
                                                  : "Offload";
   }
 
-  // By stream, how many of its accesses are known to be over. The host is one of the streams: whatever it starts comes
+  // By stream, how many of its accesses are known to be over. The host is one of the streams: all that it starts comes
   // after what it has waited for.
   using Clock = std::map<std::string, std::int64_t>;
 
@@ -47,7 +47,7 @@ class StreamOrder {
     const std::lock_guard lock(mutex_);
     return clock(stream);
   }
-  // `stream` goes on after that.
+  // `stream` continues after that.
   void wait(const std::string& stream, const Clock& until) {
     const std::lock_guard lock(mutex_);
     join(clock(stream), until);
@@ -105,7 +105,7 @@ class StreamOrder {
     for (const auto& [stream, count] : other) clock[stream] = std::max(clock[stream], count);
   }
 
-  // A stream goes on after whatever the host had waited for when it started the work.
+  // A stream continues after all that the host had waited for when it started the work.
   Clock& clock(const std::string& stream) {
     Clock& of_stream = clocks_[stream];
     if (stream != host) join(of_stream, clocks_[host]);
@@ -151,7 +151,7 @@ std::string name_of(StreamKind stream) {
   return StreamOrder::name_of(stream);
 }
 
-// An operator that makes a tensor of another's shape, or says something about it, and does not look at its elements.
+// An operator that makes a tensor of another's shape, or reports about it, without reading its elements.
 bool ignores_elements(const std::string& name) {
   static const std::set<std::string> names{
       "aten::empty",     "aten::empty_strided",     "aten::empty_like",   "aten::zeros_like", "aten::ones_like",
@@ -165,7 +165,7 @@ bool ignores_elements(const std::string& name) {
 thread_local std::shared_ptr<StreamOrder> order_here;
 thread_local int unobserved = 0;
 
-// What a fake group does with data is no work of the device.
+// Data of a fake group are not moved by the device.
 class Unobserved {
  public:
   Unobserved() { ++unobserved; }

@@ -53,7 +53,7 @@ class Curriculum final : public DataSource {
  public:
   Curriculum(PluginContext& /*context*/, const Options& options) : hardest_first_(options.hardest_first) {}
 
-  // A format with a header checks it here and says where the tokens begin: TokenFile(file, type, header_bytes).
+  // A format with a header checks it here and gives the begin of the tokens: TokenFile(file, type, header_bytes).
   std::unique_ptr<DataSet> open(const std::string& path) const override {
     const auto open_file = [](InputFile file) { return TokenFile(std::move(file), TokenType::U16); };
     return std::make_unique<EasyFirst>(open_files(path, open_file), hardest_first_);

@@ -1,4 +1,4 @@
-// A fall to zero by a power of what is left of the run: power 1 is a line. What decides a schedule is rate(): a pure
+// A decay to zero by a power of the rest of the run: power 1 is a line. What decides a schedule is rate(): a pure
 // function of the update. The linear warm-up before it is the engine's; <strata/learning_rate.hpp> is the contract.
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>

@@ -37,7 +37,7 @@ class Bfloat16 final : public PrecisionPolicy {
     return health.finite ? Verdict::Apply : Verdict::Skip;
   }
   std::string stop_reason() const override {
-    return "gradients were not finite in " + std::to_string(skipped_) + " steps in a row up to step " +
+    return "gradients were not finite in " + std::to_string(skipped_) + " consecutive steps up to step " +
            std::to_string(last_step_) + ", and max_consecutive_skips allows " + std::to_string(limit_);
   }
 

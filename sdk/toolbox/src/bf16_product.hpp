@@ -1,4 +1,4 @@
-// bf16 matrices multiplied into fp32, of which at:: has no operator.
+// bf16 matrices multiplied into fp32; at:: has no operator for it.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t most_elements = std::int64_t{1} << 22;  // at a time: what is computed between takes memory
 
-// What is computed for equal blocks, one per row.
+// Computed values of equal blocks, one per row.
 struct Rows {
   std::int64_t begin = 0;  // elements
   std::int64_t rows = 0;

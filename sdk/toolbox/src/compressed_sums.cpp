@@ -163,11 +163,12 @@ void CompressedSums::save(StateWriter& writer) const {
 std::string CompressedSums::load(const StateReader& reader) {
   if (!compression_.error_feedback) return "";
   if (!reader.contains("errors_layout"))
-    return "errors of compressed gradients begin with zeros: the checkpoint has none of this rank among these ranks";
+    return "error feedback of compressed gradients starts from zero: the checkpoint has none for this rank and number "
+           "of ranks";
   const std::vector<std::byte> layout = reader.bytes("errors_layout");
   if (!std::ranges::equal(layout, std::as_bytes(std::span(layout_))))
-    return "errors of compressed gradients begin with zeros: those of the checkpoint are of gradients that are cut in "
-           "another way (block, buckets)";
+    return "error feedback of compressed gradients starts from zero: the checkpoint was saved with other blocks or "
+           "buckets";
   // Of former versions: each one's updates before its errors.
   const bool together = reader.contains("errors");
   std::vector<at::Tensor> updates, errors, all;

@@ -28,7 +28,7 @@ using Shape = std::shared_ptr<const DecoderShape>;
 // Which of a layer's draws: no two use the same random bits.
 enum Draw : std::int64_t { EmbeddingDraw, AttentionDraw, AttentionOutputDraw, MlpDraw };
 
-// A layer's parameters, and what they are, taken one after the other in their order.
+// A layer's parameters and their roles, taken one after the other in their order.
 class DecoderLayer : public Layer {
  public:
   DecoderLayer(Shape shape, ModelContext& context, std::vector<ParameterInfo> infos)
@@ -208,8 +208,8 @@ void check_shared(const DecoderShape& shape, int ranks) {
         std::pair("intermediate_size", shape.intermediate)})
     if (size % ranks != 0)
       throw UserError(
-          "parallel.tensor is {}, and the model has {} {}, which {} ranks cannot share equally; set parallel.tensor to "
-          "a divisor of it",
+          "parallel.tensor is {}, and the model has {} {}, which is not divisible by {}; set parallel.tensor to a "
+          "divisor of it",
           ranks, option, size, ranks);
 }
 
@@ -217,8 +217,8 @@ void check_shared(const DecoderShape& shape, int ranks) {
 void check_window(std::int64_t window, std::int64_t tokens) {
   if (window > 0 && tokens > window)
     throw UserError(
-        "model.seq_len is {}, and config.json has sliding_window {}, while attention here sees all tokens before a "
-        "token; set model.seq_len to at most {}",
+        "model.seq_len is {}, and config.json has sliding_window {}, which Strata does not support; set model.seq_len "
+        "to at most {}",
         tokens, window, window);
 }
 

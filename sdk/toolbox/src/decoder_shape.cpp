@@ -36,12 +36,14 @@ void DecoderShape::check() const {
   constexpr double most_weights = 1e15;
   if (weights > most_weights)
     throw UserError(
-        "model hidden_size {}, intermediate_size {}, layers {} and vocabulary {} make more than 1e15 weights; is one "
-        "of them, or the config.json, wrong?",
+        "model hidden_size {}, intermediate_size {}, layers {} and vocabulary {} give more than 1e15 weights; check "
+        "these sizes and the config.json",
         hidden, intermediate, layers, vocabulary);
-  if (head_size <= 0) throw UserError("model hidden_size {} is not divisible by heads {}", hidden, heads);
+  if (head_size <= 0)
+    throw UserError("model hidden_size {} is not divisible by heads {}; change one of the two", hidden, heads);
   if (key_value_heads <= 0 || heads % key_value_heads != 0)
-    throw UserError("model heads {} is not divisible by key_value_heads {}", heads, key_value_heads);
+    throw UserError("model heads {} is not divisible by key_value_heads {}; change one of the two", heads,
+                    key_value_heads);
   for (const BlockShape& block : blocks) {
     check_rotation(block.rotary, head_size);
     strata_check(projections != Projections::ByKind || block.rotary.dimensions(head_size) == 0,

@@ -37,13 +37,13 @@ void HighWeights::attach(const std::vector<LayerInfo>& layers) {
   }
   for (const std::string& pattern : patterns_)
     if (std::ranges::none_of(weights, [&](const std::string& name) { return fits(pattern, name); }))
-      throw UserError("keep_bf16 has the pattern \"{}\", which fits no weight of this model; the last is {}", pattern,
-                      weights.empty() ? "none" : weights.back());
+      throw UserError("keep_bf16 has the pattern \"{}\", which matches no weight of this model; the last weight is {}",
+                      pattern, weights.empty() ? "none" : weights.back());
   const auto count = static_cast<std::int64_t>(multiplied.size());
   if (first_ + last_ > 0 && first_ + last_ >= count)
     throw UserError(
-        "keep_bf16_first {} and keep_bf16_last {} leave none of the {} layers of this model with weights that are only "
-        "multiplied by; lower them, or use bf16",
+        "keep_bf16_first {} and keep_bf16_last {} leave no layer in 8 bits: this model has {} layers with matmul "
+        "weights; lower them, or use bf16",
         first_, last_, count);
   for (std::int64_t i = 0; i < count; ++i)
     if (i < first_ || i >= count - last_)

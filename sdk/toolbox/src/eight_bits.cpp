@@ -95,7 +95,7 @@ STRATA_VECTOR_CLONES void code_some(const at::BFloat16* from, std::uint8_t* to, 
   }
 }
 
-// What each code stands for, times `back`.
+// The value of each code, times `back`.
 std::array<std::uint16_t, 256> numbers(const EightBits& format, float back) {
   std::array<std::uint16_t, 256> table{};
   const unsigned fractions = 1U << static_cast<unsigned>(format.mantissa);

@@ -21,7 +21,7 @@ at::Tensor power_of_two(const at::Tensor& magnitudes, const EightBits& format) {
   return power.view(at::kFloat).add(magnitudes.mul(0.0));  // NaN where it is not finite
 }
 
-// A conversion alone would make NaN of what is too large, or the format's next power of two.
+// A conversion alone would turn too large values into NaN, or into the format's next power of two.
 at::Tensor converted(const at::Tensor& x, const at::Tensor& scale, const EightBits& format) {
   return x.to(at::kFloat).mul(scale).clamp(-format.largest(), format.largest()).to(format.dtype);
 }

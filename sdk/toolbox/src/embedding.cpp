@@ -57,8 +57,8 @@ void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
   for (std::int64_t i = 0; i < tokens.numel(); ++i) {
     if (values[i] >= 0 && values[i] < vocabulary) continue;
     throw UserError(
-        "token {} at position {} of the micro-batch is outside the model's vocabulary of {}; the data was made with "
-        "another tokenizer, or the model's vocabulary is too small",
+        "token {} at position {} of the micro-batch is outside the model's vocabulary of {}; use data of the model's "
+        "tokenizer, or a larger vocabulary",
         values[i], i, vocabulary);
   }
 }

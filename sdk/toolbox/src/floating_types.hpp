@@ -18,7 +18,7 @@ void with_types_of(const at::Tensor& tensor, Work&& work) {
     case at::kHalf:
       return work(at::Half{}, float{});
     default:
-      throw Bug("a tensor of fp32, fp64, bf16 or fp16 is wanted");
+      throw Bug("a tensor of fp32, fp64, bf16 or fp16 is required");
   }
 }
 

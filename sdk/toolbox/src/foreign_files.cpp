@@ -109,7 +109,7 @@ bool is_arrow_stream(std::string_view head) {
          head.substr(8, 4) == "\x10\0\0\0"sv;
 }
 
-// The bytes of the character of UTF-8 at `position`; 0 where there is none, or a control character that text lacks.
+// The bytes of the character of UTF-8 at `position`; 0 where there is none, or a control character not found in text.
 std::size_t text_character(std::string_view text, std::size_t position) {
   const auto byte = [&](std::size_t index) {
     return position + index < text.size() ? static_cast<unsigned char>(text[position + index]) : 0u;

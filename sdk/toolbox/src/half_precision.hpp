@@ -30,8 +30,8 @@ void widen(const at::BFloat16* from, float* to, std::int64_t count);
 // As round_to.
 void narrow(const float* from, at::Half* to, std::int64_t count);
 void narrow(const float* from, at::BFloat16* to, std::int64_t count);
-// The same, stored past the caches, which spares a read of what is only written. Other threads see it after this one
-// has called fence_stores().
+// The same, stored past the caches, which spares a read of memory that is only written. Other threads see it after this
+// one has called fence_stores().
 void narrow_past_caches(const float* from, at::BFloat16* to, std::int64_t count);
 void fence_stores();
 

@@ -17,7 +17,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // libtorch's CPU kernel keeps statistics in the weight's dtype, so half-precision weights go in as fp32. Its CUDA
-// kernel wants weights in the dtype of x and keeps fp32 statistics anyway.
+// kernel requires weights in the dtype of x and keeps fp32 statistics anyway.
 at::Tensor kernel_weight(const at::Tensor& weight) {
   return weight.is_cuda() || weight.scalar_type() == at::kDouble ? weight : weight.to(at::kFloat);
 }

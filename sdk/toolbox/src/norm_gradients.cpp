@@ -21,7 +21,7 @@ inline const Vector& vector_at(const float* values) {
   return *reinterpret_cast<const Vector*>(values);
 }
 
-// x and dy of one row, and what the forward kept of it.
+// x and dy of one row, and the forward's values of it.
 struct Row {
   const float* x;
   const float* dy;

@@ -14,7 +14,7 @@ void require_a_layer_for_each(std::size_t layers, int parts) {
   if (layers < static_cast<std::size_t>(parts)) {
     throw UserError(
         "the model has {} layers but the pipeline has {} chunks (stages x chunks per stage); every chunk needs a "
-        "layer: use at most {} chunks",
+        "layer; use at most {} chunks",
         layers, parts, layers);
   }
 }
@@ -75,7 +75,7 @@ std::vector<std::pair<int, int>> heaviest_lightest(const std::vector<std::int64_
   return runs;
 }
 
-// What stages of some chunks weigh, the heaviest first.
+// The weights of stages of some chunks, the heaviest first.
 std::vector<std::int64_t> loads_of(const std::vector<std::pair<int, int>>& runs, const std::vector<int>& stage_of_chunk,
                                    const std::vector<std::int64_t>& weights) {
   std::vector<std::int64_t> loads(static_cast<std::size_t>(*std::ranges::max_element(stage_of_chunk)) + 1, 0);

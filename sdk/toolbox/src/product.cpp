@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 // Rows of a product that is added in another dtype.
 constexpr std::int64_t block = 768;
 
-// What the CPU's add_() would make of it inside, where no dry run sees it.
+// The conversion that the CPU's add_() would make inside, hidden from dry runs.
 at::Tensor wide_copy(const at::Tensor& part, at::ScalarType wide) {
   return part.is_cpu() || part.is_meta() ? part.to(wide) : part;
 }

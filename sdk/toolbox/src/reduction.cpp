@@ -20,7 +20,7 @@ namespace {
 // written once.
 constexpr std::int64_t block_elements = 1024;
 
-// What elements are added in.
+// The dtype in which elements are added.
 template <typename Element>
 using Wide =
     std::conditional_t<std::is_same_v<Element, c10::Half> || std::is_same_v<Element, c10::BFloat16>, float, Element>;

@@ -122,7 +122,7 @@ class SplitHeads : public torch::autograd::Function<SplitHeads> {
         no_views;  // the results are autograd's own tensors, not views of its input
     const at::Tensor packed = qkv.view({batch, cosines.size(0), heads, 3, -1});
     rotate(packed, cosines, sines, 1.0F);
-    qkv.unsafeGetTensorImpl()->bump_version();  // whoever saved qkv for backward learns that it was overwritten
+    qkv.unsafeGetTensorImpl()->bump_version();  // a backward that saved qkv then detects the overwriting
     context->save_for_backward({cosines, sines});
     context->saved_data["shape"] = packed.sizes().vec();
     context->set_materialize_grads(false);

@@ -46,13 +46,12 @@ std::string RowSums::attach(PartitionContext& context, Group& group) {
     found = true;
     if (!embedding->info.tie.empty())
       throw UserError(
-          "sparse_gradients is true and {} is tied: it is the weight of the head too, whose gradient touches every "
-          "row, so that nothing is saved; leave sparse_gradients out, or untie embedding and head",
+          "sparse_gradients is true and {} is tied: the head's gradient touches every row, so nothing would be saved; "
+          "leave sparse_gradients out, or untie embedding and head",
           embedding->info.name);
     if (info.trainable) widths_[static_cast<std::size_t>(info.id)] = embedding_width(*embedding);
   }
-  return has_first_layer && !found ? "sparse_gradients changes nothing: the model's first layer has no embedding, a "
-                                     "matrix of which tokens choose rows"
+  return has_first_layer && !found ? "sparse_gradients has no effect: the model's first layer has no embedding matrix"
                                    : "";
 }
 

@@ -43,7 +43,7 @@ class DescribingContext final : public ModelContext {
   BatchShape batch_;
 };
 
-// What a layer gives to the next one; nothing for the last.
+// The output of a layer for the next one; nothing for the last.
 Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
   if (last && !output.loss_sum.defined())
     throw UserError(

@@ -66,7 +66,7 @@ void ShardLayout::cut(const std::vector<ParameterSpan>& spans, std::int64_t piec
   }
 }
 
-// What is left over, if it is not padded, is owned in pieces of whole units that are worth a collective.
+// A remainder without padding is owned in pieces of whole units that are worth a collective.
 void ShardLayout::cut_in_parts(std::int64_t begin, std::int64_t end, std::int64_t unit, std::int64_t piece_elements,
                                bool pad) {
   const std::int64_t granule = unit * ranks_;

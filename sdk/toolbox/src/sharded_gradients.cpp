@@ -201,7 +201,7 @@ void ShardedGradients::finish_all() {
 }
 
 // Sums end in the order in which they started: those of other flat parameters that started earlier end with it, later
-// ones go on.
+// ones continue.
 void ShardedGradients::finish(FlatParameter& flat) {
   for (std::deque<Sum>* const sums : {&sums_, &replica_sums_, &replica_gathers_}) {
     const auto last =

@@ -33,11 +33,11 @@ void ShardedPartitioner::say_what_is_compressed(const Group* summed_over) const 
   const bool alone = shard_->size() == 1, replicas = summed_over != nullptr && summed_over->size() > 1;
   const bool weights = settings_.parameters.compression || code != nullptr;
   const auto say = [&](const std::string& text) { settings_.log(LogLevel::Info, text); };
-  if (alone && !replicas) return say("no rank sends another one weights or gradients: nothing is compressed");
-  if (alone && weights) return say("each rank keeps all weights and sends none: none of them is compressed");
+  if (alone && !replicas) return say("ranks exchange no weights and no gradients, so nothing is compressed");
+  if (alone && weights) return say("each rank keeps all weights and sends none, so no weights are compressed");
   if (settings_.secondary && weights)
-    say("weights are compressed in the first gather after an update; the later ones of the step, from the second copy "
-        "inside a group, are not");
+    say("weights are compressed in the first gather after an update, but not in later ones, which read the second copy "
+        "inside a group");
   if (code == nullptr) return;
   std::int64_t encoded = 0, all = 0;
   for (const FlatParameter* const flat : flat_parameters_) {
@@ -45,7 +45,7 @@ void ShardedPartitioner::say_what_is_compressed(const Group* summed_over) const 
     for (const ParameterSpan* const weight : encoded_weights(flat->info(), *code)) encoded += weight->elements();
   }
   say(std::to_string(encoded) + " of " + std::to_string(all) +
-      " elements of this stage's parameters travel as they are multiplied, a byte each");
+      " elements of this stage's parameters are sent in the 8-bit format of the matmuls, one byte each");
 }
 
 void ShardedPartitioner::load(StateReader& reader, int version) {

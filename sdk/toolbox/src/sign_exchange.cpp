@@ -83,7 +83,7 @@ void SignExchange::mean(std::vector<Exchanged>& all, const StepScalars& scalars)
   const auto errors_of = [&](const Exchanged& one) -> Errors& {
     return errors_.at(std::pair(one.piece->parameter, one.piece->begin));
   };
-  // What the signs and the scale of `x` lose of it.
+  // The error of `x` as signs and a scale.
   const auto loss = [](const at::Tensor& x, const at::Tensor& scale, const at::Tensor& counts) {
     return x.sub(x.ge(0).to(at::kFloat).mul(2.0).sub(1.0).mul(scale)).mul(counts);
   };
@@ -153,9 +153,9 @@ std::string SignExchange::load(const StateReader& reader) {
   if (!connected()) return "";
   const bool written = reader.contains("errors_layout");
   if (!written || !has_saved(reader))
-    return std::string("errors of signs begin with zeros: ") +
-           (written ? "those of the checkpoint are of other parameters"
-                    : "the checkpoint has none of this rank among these ranks");
+    return std::string("error feedback of sign compression starts from zero: ") +
+           (written ? "the checkpoint was saved with other parameters"
+                    : "the checkpoint has none for this rank and number of ranks");
   load_tensors(reader, errors_name, all_errors());
   return "";
 }

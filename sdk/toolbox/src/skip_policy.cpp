@@ -14,8 +14,8 @@ Verdict SkipPolicy::judge(const GradientHealth& health) {
 std::string SkipPolicy::stop_reason() const {
   return format(
       "the gradients of {} consecutive steps, the last one step {}, were not finite; max_consecutive_skips allows {}: "
-      "the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint; if its "
-      "first steps were like that, check the weights it began with and whether the model computes in this precision",
+      "the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint; if this "
+      "happened from the first step on, check the initial weights and whether the model supports this precision",
       consecutive_, last_step_, limit_);
 }
 

@@ -40,7 +40,7 @@ std::int64_t StepByClock::begin_of(const ComputeAction& action, int stage) const
       break;
     case ComputeKind::Backward:
     case ComputeKind::Update:
-      throw Bug("StepByClock knows split backwards only, and no updates");
+      throw Bug("StepByClock supports split backwards only, and no updates");
   }
   return begin;
 }

@@ -62,8 +62,8 @@ TokenFile::TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes)
   }
   if (bytes % width != 0) {
     throw UserError(Place{path()},
-                    "holds {} bytes of tokens, which is not a whole number of {} tokens ({} bytes each); is it cut "
-                    "off, or of another type?",
+                    "holds {} bytes of tokens, which is not a whole number of {} tokens ({} bytes each); it may be "
+                    "truncated, or of another type",
                     bytes, to_string(type), width);
   }
   token_count_ = static_cast<std::int64_t>(bytes / width);
@@ -104,7 +104,7 @@ TokenFiles::TokenFiles(std::vector<TokenFile> files, std::vector<TokenFile> mask
   for (std::size_t i = 0; i < files_.size(); ++i)
     if (masks_[i].token_count() != files_[i].token_count() || masks_[i].type() != TokenType::U8)
       throw UserError(Place{masks_[i].path()},
-                      "holds {} numbers of type {}, and {} has {} tokens; a mask has one byte for each token, 1 for a "
+                      "has {} numbers of type {}, and {} has {} tokens; a mask has one byte for each token, 1 for a "
                       "target and 0 for a token that the loss ignores",
                       masks_[i].token_count(), to_string(masks_[i].type()), files_[i].path(), files_[i].token_count());
 }
@@ -164,7 +164,7 @@ std::vector<std::string> files_matching(const std::string& path) {
   std::vector<std::string> paths;
   if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (paths.empty()) throw UserError(Place{path}, "no file matches this pattern");
+  if (paths.empty()) throw UserError(Place{path}, "no file matches this pattern; correct the path");
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -44,7 +44,7 @@ void with_type_of(const at::Tensor& tensor, Work&& work) {
     case at::kHalf:
       return work(at::Half{});
     default:
-      throw Bug("a tensor of fp32, bf16 or fp16 is wanted");
+      throw Bug("a tensor of fp32, bf16 or fp16 is required");
   }
 }
 

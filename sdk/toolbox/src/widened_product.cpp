@@ -21,7 +21,7 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t most_inner = 256, most_rows = 256, most_columns = 1024;  // of what is in fp32 at a time
+constexpr std::int64_t most_inner = 256, most_rows = 256, most_columns = 1024;  // in fp32 at a time
 constexpr int tile_vectors = 3, widest_vector = 16;                             // in a row of a tile; numbers
 
 struct Stored {
@@ -98,7 +98,7 @@ STRATA_INLINED void pack_lanes(const std::uint16_t* from, std::int64_t line_stri
       to[line * to_stride + i] = widened(std::bit_cast<Number>(from[line * line_stride + i * stride]));
 }
 
-// Lines of Width numbers, of which `width` are there. Sums of what the buffer held beyond them are dropped.
+// Lines of Width numbers, only `width` of them present. Sums of what the buffer held beyond them are dropped.
 template <class Number, int Lanes, int Width>
 STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, std::int64_t stride, std::int64_t inner,
                          std::int64_t width, float* to) {
@@ -107,7 +107,7 @@ STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, st
                               Width);
 }
 
-// What is multiplied: both matrices as pack() leaves them. The sums begin with `start`.
+// The operands: both matrices in the form of pack(). The sums begin with `start`.
 struct Tile {
   const float* left = nullptr;
   const float* right = nullptr;
@@ -148,7 +148,7 @@ STRATA_INLINED void multiply_whole(const Tile& tile, Result* result, std::int64_
     }
 }
 
-// By way of a whole tile beside the result.
+// Through a whole tile next to the result.
 template <class Number, int Lanes, int Rows, class Result>
 STRATA_INLINED void multiply_corner(Tile tile, Result* result, std::int64_t result_stride) {
   constexpr int width = tile_vectors * Lanes;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""offload/nvme beside fio (io_uring, O_DIRECT, blocks of 1 MiB, each of the depths 8 to 128) and DeepNVMe, DeepSpeed's asynchronous I/O, on the
-same folder: one after the other in every round. A peer's figure is that of its best setting. Goal: Strata reads and writes at least as fast
-as the faster of both.
+"""offload/nvme compared with fio (io_uring, O_DIRECT, blocks of 1 MiB, each of the depths 8 to 128) and DeepNVMe, DeepSpeed's asynchronous
+I/O, on the same folder: one after the other in every round. A peer's figure is that of its best setting. Goal: Strata reads and writes at
+least as fast as the faster of both.
 
   python3 tests/benchmarks/peers/disk.py --python FOLDER/bin/python3 --build build/release --disk FOLDER
 """

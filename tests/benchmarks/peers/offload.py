@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, in turns as in run.py.
+"""Strata's zero3 with state in host memory and on a disk compared with DeepSpeed's stage 3 with the same, in turns as in run.py.
 
 A turn is of three steps, of which the first is not timed: the disk has been idle in the others' turn, so it may have read ahead for that
 step, and its writes may end in a turn of others. Two runs take turns at a time, of the floor, DeepSpeed and a variant: with pythia-410m

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Updates on the host. Strata's (`strata bench optimizer/NAME`, whose floor is one pass over the same memory) beside torch's and DeepSpeed's, one
-after the other in every round. Two cases: all in fp32, and that of offloaded state, with bf16 gradients in, bf16 weights out, fp32 master
+"""Updates on the host. Strata's (`strata bench optimizer/NAME`, whose floor is one pass over the same memory) compared with torch's and
+DeepSpeed's, one after the other in every round. Two cases: all in fp32, and that of offloaded state, with bf16 gradients in, bf16 weights out, fp32 master
 weights and state; there the peers make the conversions that they need. Of Lion torch has none: its line is the formula in torch's
 foreach operators. Goals: never slower than any of them, and AdamW at most 1.03 of the floor.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two pipeline stages beside two data-parallel ranks, of Strata and of DeepSpeed, step by step in turns as in run.py.
+"""Two pipeline stages compared with two data-parallel ranks, of Strata and of DeepSpeed, step by step in turns as in run.py.
 
 A step is of --micro-batches samples of 256 tokens, each a micro-batch. Data parallelism gives half of them to each rank; a pipeline has
 all of them pass through both ranks, one thread each. DeepSpeed's pipeline is PipelineModule (1F1B) with ZeRO stage 1, its data

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Strata on two ranks of this machine beside DeepSpeed and FSDP2, step by step in turns; train.py is a peer's run, setup.sh installs them.
+"""Strata on two ranks of this machine compared with DeepSpeed and FSDP2, step by step in turns; train.py is a peer's run, setup.sh
+installs them.
 
 Every rank has one thread and one sample a step. The floor is one process of plain torch with two threads and both samples. All train the
 same GPT-NeoX from the same weights on the same tokens (this repository's sources, a byte a token) in fp32; losses must agree at every

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Two tensor-parallel ranks beside two that share the state as zero3, of Strata, and torch's own tensor parallelism, step by step in turns
-as in run.py.
+"""Two tensor-parallel ranks compared with two that share the state as zero3, of Strata, and torch's own tensor parallelism, step by
+step in turns as in run.py.
 
 A step is of two samples of 256 tokens. Tensor-parallel ranks compute both together; zero3 gives one to each. torch's ranks share Llama's
 layers by its parallelize_module (DTensor), the loss by loss_parallel, and reduce the stream after attention and MLP. The floor is one

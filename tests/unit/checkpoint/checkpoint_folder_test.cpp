@@ -95,7 +95,7 @@ TEST_CASE("checkpoints whose values are not finite replace none that are") {
   CHECK(TrainingCheckpoint::read(folder.of_step(10)).not_finite == "the loss of step 10");
 }
 
-TEST_CASE("retention leaves damaged checkpoints until their age comes, and those of newer versions") {
+TEST_CASE("retention keeps recent damaged checkpoints, and those of newer versions") {
   const TemporaryFolder scratch;
   CheckpointFolder folder(scratch.path());
   folder.lock();
@@ -125,7 +125,7 @@ TEST_CASE("where latest is a file it is read, by its own name too") {
   CHECK_THROWS_AS(read_latest(scratch / "other"), UserError);
 }
 
-TEST_CASE("what killed runs left is removed, by the next one or by who owned it, and nothing else") {
+TEST_CASE("only leftovers of killed runs are removed, by the next run or their owner") {
   const TemporaryFolder scratch;
   const std::string gone = format_owner({new_owner().place, 0x3fffff00, 7});  // no process has that number
   const std::string elsewhere = format_owner({new_owner().place + 1, 1, 7});
@@ -164,7 +164,7 @@ TEST_CASE("what killed runs left is removed, by the next one or by who owned it,
   CHECK(left().size() == kept.size() + leftovers.size() + 2);
 }
 
-TEST_CASE("what another host left is removed when it has not been touched for hours") {
+TEST_CASE("another host's leftovers are removed after hours without a change") {
   const TemporaryFolder scratch;
   const Owner elsewhere{new_owner().place + 1, 1, 7};
   const fs::path old = scratch.path() / ("step-8." + format_owner(elsewhere) + ".tmp");

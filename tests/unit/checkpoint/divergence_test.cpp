@@ -99,7 +99,7 @@ TEST_CASE("a diverged run leaves a checkpoint whose loss is finite") {
   }
 }
 
-TEST_CASE("a folder without a finite checkpoint is not gone on from unless one is named") {
+TEST_CASE("a folder without a finite checkpoint is resumed only from a named checkpoint") {
   const Diverging run({1, 3, 0});
   run.train(3, "1e38");
   const checkpoint::CheckpointFolder folder(run.folder());

@@ -163,7 +163,7 @@ TEST_CASE("each failing call of an export is told and leaves nothing") {
   });
 }
 
-TEST_CASE("what the disk does not give back ends the save and deletes nothing") {
+TEST_CASE("a failed read-back ends the save and deletes nothing") {
   const Saving saving;
   saving.with_run([&](const LocalRank& rank) {
     const WatchedCalls watched(saving.folder(), {"pread"}, 1, EIO);

@@ -80,7 +80,7 @@ TEST_CASE("an export comes back, as one file and as shards") {
   CHECK(folder.names() == 2);
 }
 
-TEST_CASE("an export refuses what is there and leaves nothing when dropped") {
+TEST_CASE("an export refuses an existing folder and leaves nothing when dropped") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& path) {
     return error_of<UserError>([&] { HuggingFaceExporter exporter(path, config, written_specs, 1000); });
@@ -101,7 +101,7 @@ TEST_CASE("an export refuses what is there and leaves nothing when dropped") {
   HuggingFaceExporter late(folder / "late", config, {}, 1000);
   std::filesystem::create_directory(folder / "late");
   write_file(folder / "late/theirs", "");
-  CHECK_THAT(error_of<UserError>([&] { late.finish(); }), Contains("filled by someone else"));
+  CHECK_THAT(error_of<UserError>([&] { late.finish(); }), Contains("filled by another process"));
   std::filesystem::create_directory(folder / "empty");
   export_to(folder / "empty", 1000);
   check_reads(folder / "empty");
@@ -151,12 +151,12 @@ TEST_CASE("weights that are not finite, or too large for fp16, are named and not
   };
   CHECK_THAT(refused(at::kFloat, NAN), Contains("tensor 'a' holds NaN or infinity (nan at element 2)"));
   CHECK_THAT(refused(at::kBFloat16, -INFINITY), Contains("tensor 'a' holds NaN or infinity (-inf at element 2)"));
-  CHECK_THAT(refused(at::kHalf, -70000.0), Contains("'a' holds values beyond 65504"));
+  CHECK_THAT(refused(at::kHalf, -70000.0), Contains("'a' has values above 65504"));
   const at::Tensor large = at::full({4}, 3e38, at::kFloat);  // whose sum is not finite
   CHECK_NOTHROW(check_finite(large, 0, strata::Place{"file"}, "a"));
 }
 
-TEST_CASE("an export takes along what its source holds beside weights") {
+TEST_CASE("an export copies its source's files other than weights") {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "from/additional_chat_templates");
   std::filesystem::create_directories(folder / "from/onnx");
@@ -172,8 +172,8 @@ TEST_CASE("an export takes along what its source holds beside weights") {
   CHECK(read_file(folder / "to/tokenizer.json") == "tokenizer.json");
   CHECK(read_file(folder / "to/additional_chat_templates/a.jinja") == "additional_chat_templates/a.jinja");
   CHECK(std::distance(std::filesystem::directory_iterator(folder / "to"), {}) == 3);
-  CHECK_THAT(copied({folder / "from", "{}"}, "changed"), Contains("has another config.json than the run read"));
-  CHECK_THAT(copied({folder / "gone", config}, "gone to"), Contains("is not there any more"));
+  CHECK_THAT(copied({folder / "from", "{}"}, "changed"), Contains("has a config.json that differs"));
+  CHECK_THAT(copied({folder / "gone", config}, "gone to"), Contains("no longer exists"));
   CHECK(copied({"", ""}, "none").empty());
   for (const char* name : {"changed", "gone to", "none"}) CHECK(std::filesystem::is_empty(folder / name));
 }
@@ -184,7 +184,7 @@ TEST_CASE("each fault of a folder is its own error") {
   const auto index = [&](const std::string& text) { write_file(folder / "hf/model.safetensors.index.json", text); };
   CHECK_THAT(refused(), Contains("is no folder"));
   std::filesystem::create_directory(folder / "hf");
-  CHECK_THAT(refused(), Contains("holds no config.json"));
+  CHECK_THAT(refused(), Contains("has no config.json"));
   write_file(folder / "hf/config.json", "");
   CHECK_THAT(refused(), Contains("config.json:1:1: is not valid JSON: unexpected end of input"));
   write_file(folder / "hf/config.json", R"({"a":1,"a":2})");
@@ -202,10 +202,10 @@ TEST_CASE("each fault of a folder is its own error") {
     CHECK_THAT(refused(), Contains("it must be the name of a file of this folder"));
   }
   index(R"({"weight_map":{"x":"gone.safetensors"}})");
-  CHECK_THAT(refused(), Contains("gone.safetensors, which is not there"));
+  CHECK_THAT(refused(), Contains("gone.safetensors, which does not exist"));
   write_file(folder / "hf/there.safetensors", bytes<std::uint64_t>({2}) + "{}");
   index(R"({"weight_map":{"x":"there.safetensors"}})");
-  CHECK_THAT(refused(), Contains("'x' in there.safetensors, which does not hold it"));
+  CHECK_THAT(refused(), Contains("'x' in there.safetensors, which does not contain it"));
   write_file(folder / "hf/model.safetensors", "cut");
   CHECK_THAT(refused(), Contains("model.safetensors: holds 3 bytes"));
 }

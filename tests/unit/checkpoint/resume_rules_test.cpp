@@ -42,7 +42,7 @@ checkpoint::TrainingCheckpoint saved_with(std::vector<std::pair<std::string, std
 
 }  // namespace
 
-TEST_CASE("A resumed run keeps what decides samples and random numbers") {
+TEST_CASE("A resumed run keeps the settings of samples and random numbers") {
   const auto saved = saved_with({{"train.seed", "1"}, {"train.global_batch", "6.4e1"}, {"model.plugin", "little"}});
   CHECK_NOTHROW(check_settings(saved, run_with({{"train.seed", std::int64_t{1}},
                                                 {"train.global_batch", std::int64_t{64}},
@@ -68,7 +68,7 @@ TEST_CASE("A resumed run keeps what decides samples and random numbers") {
   CHECK_THROWS_WITH(check_settings(saved, shorter), Contains("has 5 steps, and train.steps is 4"));
 }
 
-TEST_CASE("Changes of what is computed are said, value by value and not letter by letter") {
+TEST_CASE("Changes to the computation are reported by value, not by spelling") {
   const auto saved = saved_with({{"train.clip", "1e0"},
                                  {"optimizer.adamw.betas", "[0.9, 0.95]"},
                                  {"train.steps", "10"},

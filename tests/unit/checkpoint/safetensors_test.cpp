@@ -167,8 +167,8 @@ TEST_CASE("each fault of a file is its own error") {
   CHECK_THAT(refused(""), Contains("holds 0 bytes"));
   CHECK_THAT(refused("1234567"), Contains("holds 7 bytes"));
   CHECK_THAT(refused(bytes<std::uint64_t>({100'000'001})),
-             Contains("header of 100000001 bytes") && Contains("no safetensors file"));
-  CHECK_THAT(refused(bytes<std::uint64_t>({50}) + "{}"), Contains("cut off"));
+             Contains("header of 100000001 bytes") && Contains("not a safetensors file"));
+  CHECK_THAT(refused(bytes<std::uint64_t>({50}) + "{}"), Contains("may be truncated"));
   CHECK_THAT(with("{\"x\":"), Contains("not valid JSON"));
   CHECK_THAT(with("{}{}"), Contains("not valid JSON"));
   CHECK_THAT(with(""), Contains("not valid JSON"));
@@ -192,7 +192,7 @@ TEST_CASE("each fault of a file is its own error") {
   CHECK_THAT(with(R"({"x":)" + tensor("U8", "[9223372036854775807,2,0]", "[0,0]") + "}"),
              Contains("x.shape[0] is 9223372036854775807"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[3]", "[0,12]") + "}"),
-             Contains("ends at byte 12") && Contains("cut off"));
+             Contains("ends at byte 12") && Contains("may be truncated"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[1]", "[4,8]") + "}"), Contains("hole"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[1]", "[0,4]") + "}"), Contains("4 bytes after its last tensor"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[1]", "[0,4]") + R"(,"y":)" + tensor("F64", "[1]", "[0,8]") + "}"),

@@ -144,8 +144,7 @@ TEST_CASE("a checkpoint of more ranks than a process may have files open is read
   CHECK(at::equal(all, at::arange(64, at::kFloat)));
 }
 
-TEST_CASE(
-    "only what is missing or altered is damage: a good checkpoint that cannot be read now is passed over by nobody") {
+TEST_CASE("only missing or altered files are damage: read errors skip no checkpoint") {
   const TemporaryFolder folder;
   const TrainingCheckpoint saved = save_small(folder.path() / "step-1", 2);
   const auto read = [&] { TrainingCheckpoint::read(saved.folder); };
@@ -183,14 +182,14 @@ TEST_CASE(
     const AsNobody nobody;
     CHECK_THAT(outcome_of(read), Contains("environment: ") && Contains("Permission denied"));
     CHECK_THAT(outcome_of([&] { CheckpointFolder(folder.path()).latest(); }),
-               Contains("environment: ") && Contains("cannot be looked into"));
+               Contains("environment: ") && Contains("cannot be read"));
   }
   std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
   std::filesystem::remove(saved.folder / index_file_name);
   CHECK_THAT(outcome_of(opened), Contains("damaged: "));
 }
 
-TEST_CASE("a step that is saved again is never without a whole checkpoint, where names cannot be exchanged either") {
+TEST_CASE("a step saved again always has a whole checkpoint") {
   const TemporaryFolder scratch;
   const auto save = [&](const std::string& content) {
     CheckpointFolder folder(scratch.path());
@@ -223,7 +222,7 @@ TEST_CASE("a step that is saved again is never without a whole checkpoint, where
   names_can_be_exchanged = true;
 }
 
-TEST_CASE("a file under way has a name that nobody can have taken") {
+TEST_CASE("a temporary file has a name that no other process uses") {
   const TemporaryFolder folder;
   write_file(folder / "victim", "precious");
   std::filesystem::create_symlink(folder / "victim", folder / ("out.tmp-" + std::to_string(::getpid())));
@@ -239,7 +238,7 @@ TEST_CASE("a file under way has a name that nobody can have taken") {
   CHECK(folder.names() == 3);
 }
 
-TEST_CASE("an export under way is nobody else's to remove, and one that was killed is") {
+TEST_CASE("only a killed process's unfinished export is removed") {
   const TemporaryFolder folder;
   const std::vector<TensorSpec> specs{{"weight", at::kFloat, {4}}};
   HuggingFaceExporter first(folder / "hf", "{}", specs, 1000);

@@ -147,7 +147,7 @@ void check_values(Rank& rank) {
 
 }  // namespace
 
-TEST_CASE("initial values, saved ranges and what is read of them depend on no cut") {
+TEST_CASE("initial values, saved ranges and reads of them are independent of the cut") {
   const auto [data, tensor] = GENERATE(table<int, int>({{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 6}, {3, 2}}));
   CAPTURE(data, tensor);
   const TemporaryFolder folder;
@@ -195,7 +195,7 @@ TEST_CASE("a checkpoint that lacks a part, or has parts of other cuts, is damage
     files.resize(1);
     std::filesystem::remove(folder.path() / checkpoint::shard_name(1, 6));
     Rank(0, 1, 2, 3).save(folder.path(), files);
-    CHECK_THROWS_WITH(opened(), Contains("one of 3 parts") && Contains("others of its parameter are of 2"));
+    CHECK_THROWS_WITH(opened(), Contains("one of 3 parts") && Contains("other ranges of its parameter are of 2"));
   }
   SECTION("no split") {
     saved[0].split = {};

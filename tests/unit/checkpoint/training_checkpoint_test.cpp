@@ -187,7 +187,7 @@ TEST_CASE("a plugin whose save() gives other bytes the second time is named") {
   CHECK_NOTHROW(saved("errors", 4));
 }
 
-TEST_CASE("the checksum of plugins' values tells ranks that saved others, and leaves out what is a rank's own") {
+TEST_CASE("the checksum covers the plugins' shared values, not a rank's own") {
   const auto of = [](std::int64_t integer, std::uint8_t byte, std::uint8_t own) {
     MeasuredState state("precision/some");
     state.integer("n", integer);
@@ -231,7 +231,7 @@ TEST_CASE("a checkpoint of format 1 is read") {
   CHECK((on_other_ranks.bytes("all") == reader.bytes("all")));
 }
 
-TEST_CASE("any range is read from whatever shards hold it") {
+TEST_CASE("any range is read from the shards that hold it") {
   const TemporaryFolder scratch;
   write_checkpoint(scratch.path() / "step-7");
   const TrainingCheckpoint saved = TrainingCheckpoint::read(scratch.path() / "step-7");
@@ -259,7 +259,7 @@ TEST_CASE("any range is read from whatever shards hold it") {
   CHECK_THROWS_AS(source.read("a.weight", "master", 11, 13, at::empty({2})), UserError);
 }
 
-TEST_CASE("what a pending update is to be made with comes back bit by bit, and nothing where none is pending") {
+TEST_CASE("a pending update's inputs are restored bit by bit, and none otherwise") {
   const TemporaryFolder scratch;
   const auto read_again = [&](const std::optional<PendingUpdate>& pending) {
     TrainingCheckpoint saved;
@@ -287,7 +287,7 @@ TEST_CASE("elements that stand nowhere or twice are found") {
   CHECK_THROWS_AS(opened({first_shard, second_shard}), DamagedCheckpoint);
   CHECK_THROWS_WITH(opened({first_shard, third_shard, {{"b|bias", master_state, 1, 3}}}),
                     Contains("elements 5 to 7 of the ") && Contains("stand nowhere"));
-  CHECK_THROWS_WITH(opened({first_shard, second_shard, third_shard, third_shard}), Contains("stand elsewhere too"));
+  CHECK_THROWS_WITH(opened({first_shard, second_shard, third_shard, third_shard}), Contains("are stored twice"));
   CHECK_THROWS_WITH(opened({first_shard, second_shard, third_shard, {{"a.weight", master_state, 4, 7}}}),
                     Contains("stand twice"));
   CHECK_THROWS_WITH(opened({first_shard, second_shard, third_shard, {{"a.weight", master_state, 12, 13}}}),
@@ -297,7 +297,7 @@ TEST_CASE("elements that stand nowhere or twice are found") {
   CHECK_THROWS_WITH(opened({}), Contains("holds no weight of a.weight"));
 }
 
-TEST_CASE("every byte of a checkpoint that is altered is found, and so is every byte that is missing") {
+TEST_CASE("every altered or missing byte of a checkpoint is found") {
   const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "step-7";
   std::vector<std::string> names{checkpoint_file_name};

@@ -152,7 +152,7 @@ const Reduction float_sum{at::kFloat, Fold::Sum};
 
 }  // namespace
 
-TEST_CASE("all_reduce is right in place at every size around a chunk, and sends what it should") {
+TEST_CASE("all_reduce in place is right around a chunk's size, with the expected traffic") {
   for (const int size : {1, 2, 3, 5})
     for (const std::int64_t elements : {1L, 5L, 8192L, 8193L, 131071L, 262145L, 1048577L}) {
       const std::vector<float> wanted = sums(size, elements);

@@ -32,7 +32,7 @@ GroupSetup setup(int rank, int size, std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-TEST_CASE("a communicator's backend does what the local group does") {
+TEST_CASE("a communicator's backend equals the local group") {
   for (const char* file : {GLOO_LIBRARY, SHM_LIBRARY}) {
     const fakes::PluginLibrary library(file);
     const auto store = c10::make_intrusive<c10d::HashStore>();

@@ -120,7 +120,7 @@ TEST_CASE("a rank that dies while others write to it ends them with an error, no
   }
 }
 
-TEST_CASE("a stopped rank is told as stopped, with what every rank was doing") {
+TEST_CASE("a stopped rank is reported, with the call of every rank") {
   for (const std::string& communicator : communicators) {
     const Ended ended = play(3, "is_stopped", 60, communicator);
     INFO(communicator << ": " << ended.error);
@@ -171,7 +171,7 @@ TEST_CASE("a rank that does not come to the run is named") {
     const Ended ended = play(3, "absent", 1, communicator);
     CHECK(ended.status == 3);
     CHECK(ended.seconds < 10);
-    CHECK_THAT(ended.error, Contains("connecting group world: rank 1 of 3 did not come within 1"));
+    CHECK_THAT(ended.error, Contains("connecting group world: rank 1 of 3 did not arrive within 1"));
   }
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("operations behind a failed one fail with it") {
   }
 }
 
-TEST_CASE("ranks compare what they loaded") {
+TEST_CASE("ranks compare their loaded plugins") {
   CHECK(play(3, "plugins_agree").status == 0);
   const Ended ended = play(3, "plugins_differ", 5);
   CHECK(ended.status == 3);

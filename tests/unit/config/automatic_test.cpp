@@ -14,13 +14,12 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(std::get<std::string>(resolved({minimal_config, "communicator: {plugin: gloo, interface: lo}"})
                                   .communicator.plugin.options.value("interface")) == "lo");
   CHECK(error("partitioner: {plugin: auto}") ==
-        "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
-  CHECK(
-      error("automatic: {device: [cuda, tpu]}")
-          .ends_with("device: auto finds no plugin that can be used (cuda: no driver; tpu: there is no such plugin)"));
-  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no plugin") != std::string::npos);
-  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto has no rule here"));
-  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto has no rule here"));
+        "t.yaml:5:23: partitioner: auto is not supported here; choose a plugin (ddp, zero3)");
+  CHECK(error("automatic: {device: [cuda, tpu]}")
+            .ends_with("device: auto finds no usable plugin (cuda: no driver; tpu: there is no such plugin)"));
+  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no usable plugin") != std::string::npos);
+  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto is not supported here"));
+  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto is not supported here"));
   CHECK(error("", {"data.path=auto"}) != "");
   CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
             .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));
@@ -28,7 +27,7 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(resolved({minimal_config}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
 
-TEST_CASE("the host's home of an automatic offload is the first of automatic.offload.host that there is") {
+TEST_CASE("an automatic offload to the host takes the first present plugin") {
   const auto host = [](const std::string& more) {
     const Outcome result = outcome({minimal_config, "offload: {automatic: true}\n" + more});
     return result.error.empty() ? result.run.offload.host->name : result.error;
@@ -39,7 +38,7 @@ TEST_CASE("the host's home of an automatic offload is the first of automatic.off
   CHECK(host("automatic: {offload: {host: [moon]}}").find("moon: there is no such plugin") != std::string::npos);
 }
 
-TEST_CASE("a device whose communicator is not there is to blame, not the file that says which one it takes") {
+TEST_CASE("a missing communicator of a device is attributed to the device") {
   FakePlugins without_nccl;
   without_nccl.gpu_obstacle = "";
   without_nccl.remove("communicator/nccl");
@@ -51,7 +50,7 @@ TEST_CASE("a device whose communicator is not there is to blame, not the file th
   CHECK(outcome({minimal_config}, {"device=cuda"}, {2, "--nproc", true}, without_nccl).error == "--set: " + reason);
 }
 
-TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where they may be on one") {
+TEST_CASE("A plugin for one host is chosen, or allowed, where ranks may share one") {
   const auto chosen = [](const World& world) {
     const Outcome result = outcome({minimal_config, "device: cpu\n"}, {}, world);
     INFO(result.error);
@@ -69,10 +68,9 @@ TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where
   CHECK(named({2, "Slurm", {}}).empty());
   CHECK(named({2, "torchrun", false}) ==
         "t.yaml:5:24: communicator.plugin: shm connects ranks of one host only, and this run's 2 ranks (torchrun) are "
-        "on several; leave it out, or name one that crosses hosts");
+        "on several; leave it out, or choose one that connects hosts");
   CHECK(outcome({minimal_config, "device: cpu\nautomatic: {communicator: {cpu: [shm]}}\n"}, {}, {2, "torchrun", false})
-            .error.ends_with("communicator: auto finds no plugin that can be used (shm: it connects ranks of one host "
-                             "only)"));
+            .error.ends_with("communicator: auto finds no usable plugin (shm: it connects ranks of one host only)"));
 }
 
 }  // namespace

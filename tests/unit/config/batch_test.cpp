@@ -50,15 +50,14 @@ TEST_CASE("All eight cases of the batch sizes") {
   CHECK(solve(4, {}, {}).accumulation_origin == "1, as only one batch size is given");
 }
 
-TEST_CASE("What does not divide is an error with the numbers and the two nearest legal values") {
+TEST_CASE("An indivisible batch is an error with the two nearest valid values") {
   const std::string size = "data-parallel size 2 = world size 4 (--nproc) / (pipeline 2 x tensor 1)";
   CHECK(batch_error(4, {}, 65) ==
-        "g: train.global_batch 65 / (micro_batch 4 x data-parallel size 2 = 8) is no whole number, so accumulation "
+        "g: train.global_batch 65 / (micro_batch 4 x data-parallel size 2 = 8) is not a whole number, so accumulation "
         "cannot be derived from it (" +
-            size + "); the nearest legal values of global_batch are 64 and 72");
-  CHECK(batch_error({}, 8, 65).find(
-            "65 / (accumulation 8 x data-parallel size 2 = 16) is no whole number, so micro_batch cannot be derived") !=
-        std::string::npos);
+            size + "); the nearest valid values of global_batch are 64 and 72");
+  CHECK(batch_error({}, 8, 65).find("65 / (accumulation 8 x data-parallel size 2 = 16) is not a whole number, so "
+                                    "micro_batch cannot be derived") != std::string::npos);
   CHECK(batch_error({}, 8, 65).ends_with("64 and 80"));
   CHECK(batch_error({}, {}, 65).find("accumulation 1 (derived) x data-parallel size 2 = 2") != std::string::npos);
   CHECK(batch_error({}, {}, 65).ends_with("64 and 66"));
@@ -66,7 +65,7 @@ TEST_CASE("What does not divide is an error with the numbers and the two nearest
         "g: train.global_batch 65 is not micro_batch 4 x accumulation 8 x data-parallel size 2 = 64 (all three are "
         "given, none derived; " +
             size +
-            "); leave one out to have it derived: without accumulation the nearest legal values of global_batch are 64 "
+            "); leave one out to have it derived: without accumulation the nearest valid values of global_batch are 64 "
             "and 72");
   CHECK(batch_error(4, {}, 3).ends_with("8 and 16"));  // smaller than the smallest
   CHECK(batch_error({}, {}, 10, 3).ends_with("9 and 12"));
@@ -92,9 +91,8 @@ TEST_CASE("The world is divided exactly") {
   CHECK(parallel(3, {}, {}).size(Axis::Data) == 3);
   CHECK(parallel(8, 2, 2, 2).size(Axis::Data) == 2);
   CHECK(error_of([] { parallel(3, 2, 1); }) ==
-        "p: parallel: world size 3 (--nproc) cannot be divided by pipeline 2 x tensor 1 = 2, so there is no "
-        "data-parallel size; the nearest legal "
-        "world sizes are 2 and 4");
+        "p: parallel: world size 3 (--nproc) is not divisible by pipeline 2 x tensor 1 = 2; the nearest valid world "
+        "sizes are 2 and 4");
   CHECK(error_of([] { parallel(1, 2, 2); }).ends_with("4 and 8"));
   CHECK(error_of([] { parallel(8, 2, 1, 2); }) ==
         "d: parallel: world size 8 (--nproc) is not pipeline 2 x tensor 1 x data 2 = 4; start 4 ranks, or leave "

@@ -26,14 +26,14 @@ const std::string allowed;
 
 }  // namespace
 
-TEST_CASE("a refusal names both features, the reason and what to do about either") {
+TEST_CASE("a refusal names both features, the reason and both remedies") {
   RunConfig config = of_plugins();
   CHECK(said(config) == allowed);
   config.scheduler.capabilities = {Capability::SplitsBackward};
   CHECK(said(config) ==
         "scheduler/s computes the gradients of inputs and of weights separately, and model/m does not declare "
-        "splittable_backward: the gradients of most weights could not wait; choose a scheduler that does not split "
-        "backward, or choose a model whose weights are linear_only");
+        "splittable_backward: such a model computes the gradients of inputs and weights together; choose a scheduler "
+        "that does not split the backward, or choose a model whose weights are linear_only");
   config.model.plugin.capabilities = {Capability::SplittableBackward};
   CHECK(said(config) == allowed);
 }
@@ -57,7 +57,7 @@ TEST_CASE("ranks share the layers of a model that says so") {
   CHECK(said(config) == allowed);
 }
 
-TEST_CASE("what only a training cannot have waits for the answers of its plugins") {
+TEST_CASE("a conflict of training alone is judged once its plugins are known") {
   RunConfig config = of_plugins();
   config.step_policy = StepPolicy::Speculative;
   config.offload.optimizer.emplace();

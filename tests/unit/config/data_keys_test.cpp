@@ -3,7 +3,7 @@
 
 namespace strata::config {
 
-TEST_CASE("Validation takes what it is not told from the data") {
+TEST_CASE("Unset validation keys take the data's values") {
   const RunConfig none = resolved({minimal_config});
   CHECK(none.validation.data.path.empty());
   const RunConfig run = resolved({minimal_config, "validation: {path: val.u32.bin, every: 50}\n"});
@@ -28,8 +28,8 @@ TEST_CASE("Validation takes what it is not told from the data") {
         "megatron");
   CHECK(resolved({minimal_config, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
   CHECK(error("validation: {every: 50}") ==
-        "t.yaml:5:21: validation.every is 50, which does nothing: validation.path names no token file; set "
-        "validation.path, or leave validation.every out");
+        "t.yaml:5:21: validation.every is 50, which has no effect: validation.path is empty; set validation.path, or "
+        "leave validation.every out");
   CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
   CHECK(error("validation: {path: v, evry: 2}") ==
         "t.yaml:5:23: unknown option \"validation.nanogpt.evry\"; did you mean every?");
@@ -49,8 +49,8 @@ TEST_CASE("data: a plugin with its options, and an order of its own") {
   CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
   CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=own"}).data.order == DataOrder::Own);
   CHECK(error("", {"data.order=own"}) ==
-        "--set: data.order is own, and data/nanogpt has no order of its own: only a data plugin can have another order "
-        "than the engine's; set data.order: sequential or shuffled, or choose a data plugin that declares own_order");
+        "--set: data.order is own, and data/nanogpt has no order of its own: this order is defined by a data plugin; "
+        "set data.order: sequential or shuffled, or choose a data plugin that declares own_order");
   CHECK(error("", {"data.plugin=parquet"}).find("no data plugin \"parquet\"") != std::string::npos);
 }
 
@@ -77,21 +77,20 @@ TEST_CASE("documents that do not share a sample") {
   CHECK(row(run, "validation.document_end").origin == "data.document_end");
 
   CHECK(error("", {separate}) ==
-        "--set: data.documents: separate, and data.document_end is not given: documents are separated at the "
-        "token that ends each of them; set data.document_end to its id, or data.documents: packed");
+        "--set: data.documents: separate, and data.document_end is not given: documents are separated by their end "
+        "token; set data.document_end to its id, or data.documents: packed");
   CHECK(error(validation, {"validation.documents=separate"}).find("validation.document_end is not given") !=
         std::string::npos);
-  CHECK(
-      error("", {separate, "data.document_end=3", "data.plugin=megatron", "data.order=own"}) ==
-      "--set: data.documents is separate, and data.order is own: the data plugin's own order makes its samples itself; "
-      "set data.documents: packed, or set data.order: sequential or shuffled");
+  CHECK(error("", {separate, "data.document_end=3", "data.plugin=megatron", "data.order=own"}) ==
+        "--set: data.documents is separate, and data.order is own: the plugin's own order decides which tokens a "
+        "sample holds; set data.documents: packed, or set data.order: sequential or shuffled");
   CHECK(error("", {"data.documents=apart"}).find("it must be one of packed, separate") != std::string::npos);
   CHECK(error("", {separate, "data.document_end=-1"}).find("data.document_end") != std::string::npos);
 }
 
-TEST_CASE("data.format is refused with what to write instead") {
+TEST_CASE("data.format is refused with the key that replaces it") {
   CHECK(error("", {"data.format=llm.c"}) ==
-        "--set: data.format is data.plugin now; `strata plugins list` shows the names that it takes");
+        "--set: data.format was renamed data.plugin; `strata plugins list` prints its values");
   CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=
         std::string::npos);
   CHECK(error("", {"data.order=megatron"}).find("it must be one of sequential, shuffled, own") != std::string::npos);

@@ -190,7 +190,7 @@ TEST_CASE("Files that cannot be read are one line") {
   const std::string good = write_file("good.yaml", "a: 1\n");
   CHECK(find(read_file(good), "a")->origin == "good.yaml:1");
   const std::string folder = std::filesystem::path(good).parent_path().string();
-  CHECK(error_of([&] { read_file(folder + "/none.yaml"); }) == folder + "/none.yaml: no such config file");
+  CHECK(error_of([&] { read_file(folder + "/none.yaml"); }) == folder + "/none.yaml: this config file does not exist");
   CHECK(error_of([&] { read_file(folder + "/x.txt"); }).find("must end in .yaml, .yml, .toml or .json") !=
         std::string::npos);
   std::filesystem::create_directory(folder + "/dir.yaml");

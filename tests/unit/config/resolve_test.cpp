@@ -55,7 +55,7 @@ TEST_CASE("Each value's origin is listed") {
   CHECK(row(run, "device.plugin").origin.find("by automatic.device") != std::string::npos);
 }
 
-TEST_CASE("Every key of the engine is either in the defaults or named by the error that asks for it") {
+TEST_CASE("Every key of the engine is in the defaults or in a missing-key error") {
   const Node defaults = read_defaults();
   std::vector<std::string> absent;
   for (const Key& key : keys()) {
@@ -75,7 +75,7 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
             .error.starts_with("t.yaml:2:14: data.path: empty"));
 }
 
-TEST_CASE("Rules for parameters say what they say") {
+TEST_CASE("Rules for parameters are read from the config") {
   CHECK(resolved({minimal_config}).parameters.empty());
   CHECK(row(resolved({minimal_config}), "parameters").value == "[]");
   const RunConfig run = resolved({minimal_config,
@@ -100,7 +100,7 @@ TEST_CASE("Rules for parameters say what they say") {
   CHECK(error("parameters: [{match: x, weight_deca: 0}]") ==
         "t.yaml:5:25: unknown key \"parameters[0].weight_deca\"; did you mean weight_decay?");
   CHECK(error("parameters: [{trainable: true}]").find("parameters[0].match must be given") != std::string::npos);
-  CHECK(error("parameters: [{match: x}]").find("says nothing") != std::string::npos);
+  CHECK(error("parameters: [{match: x}]").find("sets nothing") != std::string::npos);
   CHECK(error("parameters: [{match: [], trainable: true}]").find("a name or a list") != std::string::npos);
   CHECK(error("parameters: [{match: [[x]], trainable: true}]").find("a name or a list") != std::string::npos);
   CHECK(error("parameters: [{match: x, trainable: maybe}]").find("parameters[0].trainable") != std::string::npos);
@@ -142,9 +142,8 @@ TEST_CASE("Wrong values say where, which and why") {
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
   CHECK(error("", {"learning_rate=cosin"}) ==
         "--set: learning_rate.plugin: no learning_rate plugin \"cosin\"; did you mean cosine?");
-  CHECK(
-      error("", {"learning_rate.schedule=cosine"}) ==
-      "--set: learning_rate.schedule is learning_rate.plugin now; `strata plugins list` shows the names that it takes");
+  CHECK(error("", {"learning_rate.schedule=cosine"}) ==
+        "--set: learning_rate.schedule was renamed learning_rate.plugin; `strata plugins list` prints its values");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));

@@ -64,7 +64,7 @@ TEST_CASE("A wrong value says where, which and why") {
   CHECK(schema_error("~", spec).starts_with("test: a.b: no value; it must be a whole number"));
   spec.type = "integers";
   CHECK(schema_error("[1, 9]", spec) == "test: option a.b is '9': the maximum is 8 layers");
-  CHECK(schema_error("[1, [2]]", spec).starts_with("test: a.b: something else than a value in the list"));
+  CHECK(schema_error("[1, [2]]", spec).starts_with("test: a.b: an element of the list that is not a value"));
   CHECK(schema_error("1", spec).starts_with("test: a.b: \"1\"; it must be a list of whole numbers"));
   CHECK(schema_error("'true'", option("b", "boolean", "true")) ==
         "test: a.b: \"true\" is text in quotes; true and false are written without");
@@ -77,7 +77,7 @@ TEST_CASE("A wrong value says where, which and why") {
   CHECK(schema_error(std::string(500, 'x'), choice).size() < 200);
 }
 
-TEST_CASE("Values read back as what they print") {
+TEST_CASE("Printed values read back the same") {
   CHECK(to_text(OptionValue(true)) == "true");
   CHECK(to_text(OptionValue(std::int64_t{500000000})) == "500000000");
   CHECK(to_text(OptionValue(6e-4)) == "0.0006");

@@ -169,8 +169,7 @@ TEST_CASE("AdamW on the GPU: more elements than 32 bits count", "[gpu][large]") 
         Approx(0.0625 * static_cast<double>(elements)).epsilon(1e-13));
 }
 
-TEST_CASE("AdamW on the GPU touches nothing when a step is not applied, and refuses what breaks its rules",
-          "[gpu][small]") {
+TEST_CASE("AdamW on the GPU skips a step that is not applied, and refuses bad inputs", "[gpu][small]") {
   const auto place = gpu();
   if (!place) return;
   const Piece start = piece_of({at::kBFloat16, at::kBFloat16, 5000, 3}), got = clone_of(start, *place);

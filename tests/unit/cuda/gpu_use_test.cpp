@@ -30,7 +30,7 @@ std::vector<std::optional<double>> reports(const std::string& library, const std
 
 }  // namespace
 
-TEST_CASE("A GPU's use is the mean of what the driver has said so far") {
+TEST_CASE("A GPU's use is the mean of the driver's readings so far") {
   const std::vector<std::optional<double>> given = reports(FAKE_NVML, "0000:01:00.0", 4);
   CHECK(given[0] == 40.0);
   CHECK(given[1] == 50.0);

@@ -139,7 +139,7 @@ TEST_CASE("the AdamW kernel's source touches nothing when a step is not applied"
   CHECK(same_bits(start, got));
 }
 
-TEST_CASE("the sum of squares' source adds every element once, whatever the lengths and formats") {
+TEST_CASE("the sum of squares' source adds every element of any format once") {
   at::manual_seed(3);
   const std::int64_t chunk = squares_chunk;
   const std::vector<at::Tensor> tensors{at::randn({1}),

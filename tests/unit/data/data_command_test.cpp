@@ -101,7 +101,7 @@ TEST_CASE("packing onto a full disk leaves nothing behind") {
   CHECK(folder.names() == 1);
 }
 
-TEST_CASE("data info says what a token file holds") {
+TEST_CASE("data info describes a token file") {
   const TemporaryFolder folder;
   write_file(folder / "a.bin", bytes<std::uint16_t>({7, 7, 3, 9, 7, 7, 3, 9}));
   std::ostringstream out, err;

@@ -134,15 +134,15 @@ TEST_CASE("documents are found across the blocks in which a file is read") {
   CHECK(seen == Ids{block, 2 * block, 2 * block + 5});
 }
 
-TEST_CASE("what a sample of one document cannot be made of") {
+TEST_CASE("samples of one document refuse unsuitable files") {
   const TemporaryFolder folder;
   const std::string file = file_of(folder, {1, 2, 3, 4, 0, 5});
   CHECK_THAT(error_of<UserError>([&] { separate(file, 4, 7); }),
-             Contains("row.bin: the end of a document, token 7, never occurs: the whole file is one document"));
+             Contains("row.bin: the document end, token 7, does not occur, so the whole file is one document"));
   CHECK_THAT(error_of<UserError>([&] {
                separate(file_of(folder, {0, 0, 0, 1}), 4, 0);
              }),
-             Contains("row.bin: every document is empty or of one token"));
+             Contains("row.bin: no document has a target"));
   CHECK(separate(file_of(folder, {3, 0}), 1'000'000, 0).count() == 1);  // shorter than a window
   CHECK_THROWS_AS(separate(file, 4, 0, DataOrder::Own), strata::Bug);
 }

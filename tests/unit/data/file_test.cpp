@@ -38,7 +38,7 @@ TEST_CASE("an output file appears whole or not at all") {
              Contains("is a folder"));
   OutputFile late(folder / "b");
   write_file(folder / "b", "theirs");
-  CHECK_THAT(error_of<UserError>([&] { late.finish(); }), Contains("made by someone else"));
+  CHECK_THAT(error_of<UserError>([&] { late.finish(); }), Contains("created by another process"));
   CHECK(read_file(folder / "b") == "theirs");
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("llm.c's files: both magic numbers") {
   CHECK_THAT(error_of<UserError>([&] { gpt2.check_vocabulary(50257); }), Contains("gpt2.bin: token 1 has id 65535"));
 }
 
-TEST_CASE("files that are not llm.c's tokens are refused with what is wrong") {
+TEST_CASE("invalid llm.c files are refused with the reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& content) {
     write_file(folder / "a.bin", content);
@@ -65,7 +65,7 @@ TEST_CASE("files that are not llm.c's tokens are refused with what is wrong") {
   const std::string good = llmc_bytes(20240520, 1, narrow);
   CHECK_THAT(refused(""), Contains("a.bin: does not start with"));
   CHECK_THAT(refused(good.substr(0, 11)), Contains("does not start with"));
-  CHECK_THAT(refused(good.substr(0, 1023)), Contains("holds 1023 bytes") && Contains("cut off"));
+  CHECK_THAT(refused(good.substr(0, 1023)), Contains("holds 1023 bytes") && Contains("may be truncated"));
   CHECK_THAT(refused(good.substr(0, 1024)), Contains("holds 1024 bytes") && Contains("4 tokens") && Contains("1032"));
   CHECK_THAT(refused(good.substr(0, 1031)), Contains("holds 1031 bytes"));
   CHECK_THAT(refused(good + "x"), Contains("holds 1033 bytes"));
@@ -145,7 +145,7 @@ TEST_CASE("Megatron's files: prefix or either name, every type of token") {
   CHECK(with(5, raw<std::int64_t>({0, 1, 2, 3, 4, 5, 6, -1}), 8) == ids);
 }
 
-TEST_CASE("a damaged .idx file is refused with what is wrong") {
+TEST_CASE("a damaged .idx file is refused with the reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::function<void(MegatronBytes&)>& damage) {
     MegatronBytes files;
@@ -158,8 +158,8 @@ TEST_CASE("a damaged .idx file is refused with what is wrong") {
   CHECK_THAT(refused([](auto& f) { f.code = 9; }), Contains("type code is 9"));
   CHECK_THAT(refused([](auto& f) { f.code = 7; }), Contains("type code is 7, a floating-point type"));
   CHECK_THAT(refused([](auto& f) { f.sequences = 4; }), Contains("4 sequences and 3 document boundaries"));
-  CHECK_THAT(refused([](auto& f) { f.sequences = UINT64_MAX / 12 + 2; }), Contains("cut off or damaged"));
-  CHECK_THAT(refused([](auto& f) { f.boundary_count = UINT64_MAX / 8 + 1; }), Contains("cut off or damaged"));
+  CHECK_THAT(refused([](auto& f) { f.sequences = UINT64_MAX / 12 + 2; }), Contains("truncated or damaged"));
+  CHECK_THAT(refused([](auto& f) { f.boundary_count = UINT64_MAX / 8 + 1; }), Contains("truncated or damaged"));
   CHECK_THAT(refused([](auto& f) { f.modes = "x"; }), Contains("3 sequences and 3 document boundaries"));
   CHECK_THAT(refused([](auto& f) { f.lengths = {3, -1, 6}; }), Contains("sequence 1 has -1 tokens"));
   CHECK_THAT(refused([](auto& f) { f.lengths[2] = INT32_MAX; }),

@@ -9,7 +9,7 @@
 
 using strata::cli::InOrder;
 
-TEST_CASE("outputs come in the order of their inputs, whatever each takes") {
+TEST_CASE("outputs come in the order of their inputs") {
   for (const int threads : {1, 2, 5}) {
     std::atomic<int> made = 0;
     InOrder<int, int> work(threads, [&] {
@@ -29,7 +29,7 @@ TEST_CASE("outputs come in the order of their inputs, whatever each takes") {
   }
 }
 
-TEST_CASE("an error comes in its order too, and what is left is dropped") {
+TEST_CASE("an error comes in its order too, and later outputs are dropped") {
   for (const int threads : {1, 3}) {
     InOrder<std::string, int> work(threads, [] {
       return [](const std::string& input) { return input.empty() ? throw std::runtime_error("empty") : 1; };

@@ -101,7 +101,7 @@ TEST_CASE("the documented rule: micro-batch a of rank r is the (a * ranks + r)-t
   CHECK_THROWS_AS((samples(BatchPlan{2, 3, 2}, order, 0, 0, 3)), strata::Bug);
 }
 
-TEST_CASE("a micro-batch holds the sample's tokens and the tokens after them, whatever the ranks") {
+TEST_CASE("a micro-batch holds the sample's tokens and targets, on any number of ranks") {
   const TemporaryFolder folder;
   constexpr std::int64_t length = 5, tokens = 5 * 7 + 3;  // 7 samples and two tokens nobody sees
   std::string content;

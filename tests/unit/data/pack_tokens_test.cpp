@@ -92,5 +92,5 @@ TEST_CASE("the end of a document is the tokenizer's, a given id or none") {
   CHECK(packed("auto") == std::vector<std::uint32_t>{256, 260, 260, 257, 260});
   CHECK(packed("7") == std::vector<std::uint32_t>{256, 7, 7, 257, 7});
   CHECK(packed("none") == std::vector<std::uint32_t>{256, 257});
-  CHECK_THAT(error_of<UserError>([&] { packed("261"); }), Contains("behind each document is 261"));
+  CHECK_THAT(error_of<UserError>([&] { packed("261"); }), Contains("--document-end is 261"));
 }

@@ -207,6 +207,6 @@ TEST_CASE("a file cut while it is in use is an error and not the end of the proc
   std::filesystem::resize_file(folder / "a.bin", 4096);
   std::vector<std::int64_t> tokens(10);
   CHECK_THAT(error_of<EnvironmentError>([&] { file.copy(1'000'000, 10, tokens.data()); }),
-             Contains("was cut from 3145728 to 4096"));
+             Contains("was truncated from 3145728 to 4096"));
   CHECK_THAT(error_of<EnvironmentError>([&] { file.check_vocabulary(65536); }), Contains("was cut"));
 }

@@ -59,7 +59,7 @@ TEST_CASE("device cpu") {
   check_queues(*device, at::kCPU);
 }
 
-TEST_CASE("device cpu sums squares to fp64's digits, equal bits wherever the numbers lie, for every length and dtype") {
+TEST_CASE("device cpu sums squares exactly to fp64, at any address, length and dtype") {
   fakes::FakePluginContext context("device/cpu", {});
   const auto device = registry().create<Device>("cpu", context);
   REQUIRE(operators::available("sum_of_squares", at::kCPU));

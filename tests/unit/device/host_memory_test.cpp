@@ -22,7 +22,7 @@ TEST_CASE("host memory without a cgroup is the kernel's") {
   CHECK(root.memory().available == 8 * gibi);
 }
 
-TEST_CASE("a cgroup's limit counts, at any level, less what it can drop") {
+TEST_CASE("a cgroup's limit counts, at any level, without reclaimable memory") {
   const Root root;
   root.write("proc/self/cgroup", "0::/jobs/42\n");
   root.write("sys/fs/cgroup/jobs/42/memory.max", "max\n");

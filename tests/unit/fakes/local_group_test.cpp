@@ -12,7 +12,7 @@
 using namespace strata;
 using Catch::Matchers::Contains;
 
-TEST_CASE("local groups on threads pass what communicators pass") {
+TEST_CASE("local groups on threads pass the communicators' suite") {
   for (const int size : {1, 2, 3, 4}) {
     fakes::on_ranks(size, [](CheckedGroup& group) {
       check_collectives(group);

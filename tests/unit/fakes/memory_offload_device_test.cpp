@@ -49,7 +49,7 @@ TEST_CASE("bytes move in wait and not before, in either direction") {
   CHECK(target == twos);
 }
 
-TEST_CASE("transfers land in the order of their waits, and one that nobody waited for never does") {
+TEST_CASE("transfers land in the order of their waits, and without a wait never") {
   MemoryOffloadDevice device;
   const Region region = device.reserve(8);
   Bytes first = ones, second = twos;

@@ -26,7 +26,7 @@ TEST_CASE("a read on another stream than the write is a race, unless an event is
                                    "orders them"});
 }
 
-TEST_CASE("a write over what another stream reads is a race, and what lies beside it is not") {
+TEST_CASE("a write over another stream's read is a race, one next to it is not") {
   OrderedDevice device;
   const at::Tensor values = at::zeros({8});
   device.synchronize();
@@ -38,7 +38,7 @@ TEST_CASE("a write over what another stream reads is a race, and what lies besid
   CHECK(device.races().size() == 1);
 }
 
-TEST_CASE("an operation of a group begins behind the stream that starts it, and wait() ends it for the current one") {
+TEST_CASE("a group's operation is ordered after its stream and before wait()'s") {
   OrderedDevice device;
   fakes::OrderedGroup group(fakes::counting_group(2));
   const at::Tensor whole = at::zeros({4}), part = at::ones({2});
@@ -61,7 +61,7 @@ TEST_CASE("a group of one copies on the current stream, and its wait orders noth
   CHECK(device.races().size() == 1);
 }
 
-TEST_CASE("the host touches what the device reads or writes only after a wait") {
+TEST_CASE("the host touches memory in use by the device only after a wait") {
   OrderedDevice device;
   const fakes::HostAccesses host;
   const auto event = device.make_event();

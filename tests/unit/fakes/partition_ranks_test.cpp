@@ -19,7 +19,7 @@ const fakes::PluginLibrary& library(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("the odd flat parameters hold what partitioners get wrong first") {
+TEST_CASE("the odd flat parameters cover the edge cases of partitioners") {
   const std::vector<FlatParameterInfo> infos = fakes::odd_flat_parameters();
   bool one = false, fewer = false, frozen = false, shared = false;
   for (std::size_t i = 0; i < infos.size(); ++i) {

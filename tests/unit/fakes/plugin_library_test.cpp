@@ -52,7 +52,7 @@ TEST_CASE("an instance sees its name, place and options, and is shut down once")
   moved.shutdown();
 }
 
-TEST_CASE("what is no plugin, or another one than the test takes it for, is refused") {
+TEST_CASE("a file that is not a plugin, or not the expected one, is refused") {
   CHECK_THROWS_WITH(PluginLibrary(folder + "/nothing.so"), Catch::Contains("nothing.so"));
   CHECK_THROWS_AS(PluginLibrary(folder + "/nothing.so"), EnvironmentError);
   CHECK_THROWS_WITH(PluginLibrary(NO_PLUGIN), Catch::Contains("exports no strata_plugin_entry_v1"));

@@ -132,7 +132,7 @@ TEST_CASE("a rank that differs is named, by itself and by rank 0") {
   CHECK(said[3] == "");
 }
 
-TEST_CASE("a lost count holds up nobody") {
+TEST_CASE("a lost count delays no rank") {
   const auto store = c10::make_intrusive<CountingStore>(/*patient=*/false);
   store->lose("meet/place/count of 3");
   play(3, [&](int rank) { group::Rendezvous(store, rank, 3, nothing()).meet("place", {0, 1, 2}); });

@@ -136,7 +136,7 @@ TEST_CASE("no call waits for a store that accepts connections and never answers"
     relay.from_now_on(Relay::Does::SayNothing);
     std::string text;
     CHECK(seconds_of([&] { text = error_of<EnvironmentError>([&] { operation(store); }); }) < 3.0);
-    CHECK_THAT(text, Contains("no longer answers") && Contains("communicator.timeout_s"));
+    CHECK_THAT(text, Contains("no longer responds") && Contains("communicator.timeout_s"));
   }
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("a store whose process has ended is lost early") {
   CHECK(seconds_of([&] { CHECK_THROWS_AS(store.check({"key"}), EnvironmentError); }) < 0.5);
 }
 
-TEST_CASE("a program that is no store is told as what it is") {
+TEST_CASE("an address of another program is an error that quotes its response") {
   const auto told = [](int port, const std::string& run = "run") {
     std::string text;
     CHECK(seconds_of([&] {
@@ -181,18 +181,17 @@ TEST_CASE("a program that is no store is told as what it is") {
     return text;
   };
   CHECK_THAT(told(OtherProgram("").port()),
-             Contains("accepts connections there and does not answer") && Contains("MASTER_ADDR and MASTER_PORT"));
-  CHECK_THAT(told(OtherProgram("HTTP/1.1 400 Bad\r\n\r\n").port()), Contains("answers there with 'HTTP/1.1 400 Bad'"));
+             Contains("another program accepts connections there") && Contains("MASTER_ADDR and MASTER_PORT"));
+  CHECK_THAT(told(OtherProgram("HTTP/1.1 400 Bad\r\n\r\n").port()), Contains("responds there with 'HTTP/1.1 400 Bad'"));
   CHECK_THAT(told(OtherProgram("\x1b]0;x").port()), Contains("'?]0;x'"));
   Served served;
   CHECK_THAT(told(served.server.port(), "another"), Contains("serves another run"));
   int free_port = 0;
   { free_port = group::ListeningSocket("127.0.0.1", 0).port(); }
-  CHECK_THAT(told(free_port),
-             Contains("found no server of the run's store at 127.0.0.1:") && Contains("within 400 ms"));
+  CHECK_THAT(told(free_port), Contains("no connection to the run's store at 127.0.0.1:") & &Contains("within 400 ms"));
 }
 
-TEST_CASE("the store answers nobody who does not know the run's name") {
+TEST_CASE("the store serves only clients with the run's name") {
   Served served;
   StoreClient store(place_at(served.server.port(), milliseconds(5000)));
   store.set("secret", bytes("value"));
@@ -239,7 +238,7 @@ TEST_CASE("a rank that waits ends once its store is silent") {
             std::this_thread::sleep_for(milliseconds(10));
           }
         }) < 6.0);
-  CHECK_THAT(text, Contains("no longer answers") && Contains("rank 0 waits for others"));
+  CHECK_THAT(text, Contains("no longer responds") && Contains("rank 0 waits for others"));
   CHECK(seconds_of([&] { board->leave(); }) < 6.0);
 }
 

@@ -91,8 +91,7 @@ TEST_CASE("different calls, lost ranks and circles are told") {
   CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), gone})->cause, Contains("rank 1 died"));
   RankRecord failed = computing();
   failed.state = RankState::Failed;
-  CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), failed})->cause,
-             Contains("rank 1 failed with an error of its own"));
+  CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), failed})->cause, Contains("rank 1 failed with its own error"));
   RankRecord left = computing();
   left.state = RankState::Left;
   CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), left})->cause,
@@ -150,7 +149,7 @@ TEST_CASE("a rank that is silent is given up after the timeout") {
     observer.was_blind_for(std::chrono::seconds(7));
     for (int second = 20; second < 27; ++second) CHECK(!look(second));
     const std::string cause = look(28)->cause;
-    CHECK_THAT(cause, Contains("rank 1 gave no sign of life for 21 s"));
+    CHECK_THAT(cause, Contains("rank 1 did not respond for 21 s"));
     CHECK_THAT(cause, Contains(is_far ? "or its host cannot be reached" : "runs, but does not reach the run's store"));
   }
 }
@@ -165,13 +164,13 @@ TEST_CASE("devices that compute longer than the timeout are no standstill") {
   record.on_device = true;
   const Patience patience(5.0);
   CHECK(!after(49, {record, record}, patience));
-  CHECK_THAT(after(51, {record, record}, patience)->cause, Contains("devices compute without end"));
+  CHECK_THAT(after(51, {record, record}, patience)->cause, Contains("devices compute endlessly"));
   // One that has not begun what the other waits for is waited for as before.
   RankRecord behind = waiting({"", "saving"}, {0});
   CHECK(after(6, {record, behind}, patience));
 }
 
-TEST_CASE("the timeout is how long nobody may have got on") {
+TEST_CASE("the timeout counts from the last progress of any rank") {
   const Patience patience(5.0);
   // Both have begun it, and nothing comes through.
   const auto stuck = std::vector{waiting(collective(1), {0, 1}), waiting(collective(1), {0, 1})};
@@ -184,7 +183,7 @@ TEST_CASE("the timeout is how long nobody may have got on") {
   CHECK(!judge(observer.look({here, std::nullopt}, begin), patience));
   ++here.beat;
   CHECK_THAT(judge(observer.look({here, std::nullopt}, begin + std::chrono::seconds(6)), patience)->cause,
-             Contains("connecting group world: rank 1 of 2 did not come within 5.0 s"));
+             Contains("connecting group world: rank 1 of 2 did not arrive within 5.0 s"));
 }
 
 TEST_CASE("the table names those of the verdict first") {
@@ -192,8 +191,8 @@ TEST_CASE("the table names those of the verdict first") {
   const std::vector<Observed>& seen =
       observer.look({waiting(collective(12), {0, 1, 2}), computing(), std::nullopt}, {});
   CHECK(table_of(seen, {1}) ==
-        "rank  state           for  in                   call        group  number  bytes\n"
-        "   1  computes      0.0 s  Forward 0.2 layer 3  -           -           -      -\n"
-        "   0  waits         0.0 s  Forward 0.2 layer 3  all_reduce  data       12    400\n"
-        "   2  has not come      -  -                    -           -           -      -\n");
+        "rank  state              for  in                   call        group  number  bytes\n"
+        "   1  computes         0.0 s  Forward 0.2 layer 3  -           -           -      -\n"
+        "   0  waits            0.0 s  Forward 0.2 layer 3  all_reduce  data       12    400\n"
+        "   2  has not arrived      -  -                    -           -           -      -\n");
 }

@@ -32,7 +32,7 @@ at::Tensor whole_gradient(FlatParameter& flat, const at::Tensor& memory) {
 
 }  // namespace
 
-TEST_CASE("parameters are views into what the flat parameter is bound to") {
+TEST_CASE("parameters are views into the flat parameter's buffer") {
   FlatParameter flat(two_parameters(), at::kCPU);
   CHECK(flat.residence() == Residence::Released);
   const at::Tensor memory = at::arange(7, at::kFloat);
@@ -47,7 +47,7 @@ TEST_CASE("parameters are views into what the flat parameter is bound to") {
   CHECK(flat.parameters()[1].detach().sum().item<float>() == 3.0F);
 }
 
-TEST_CASE("what autograd saved reads the memory of a later gather") {
+TEST_CASE("tensors saved by autograd read the memory of a later gather") {
   FlatParameter flat(two_parameters(), at::kCPU);
   const at::Tensor first = at::arange(7, at::kFloat);
   flat.bind(first);

@@ -36,7 +36,7 @@ TEST_CASE("reading the schema's defaults gives the struct's defaults") {
   CHECK(read.betas == initial.betas);
 }
 
-TEST_CASE("the schema holds what the list says") {
+TEST_CASE("the schema holds the listed options") {
   const std::vector<OptionSpec> specs = LittleOptions::specs();
   REQUIRE(specs.size() == 8);
   CHECK(specs[0].name == "depth");
@@ -116,7 +116,7 @@ TEST_CASE("a malformed schema is refused") {
   CHECK_THROWS_AS(make_option_spec("x", "integer", "one", "", "", "A test."), Bug);
 }
 
-TEST_CASE("getters refuse what is absent or of another type") {
+TEST_CASE("getters refuse absent options and other types") {
   OptionValues values;
   values.set("depth", std::int64_t{3});
   values.set("depth", std::int64_t{4});

@@ -120,7 +120,7 @@ TEST_CASE("a parameter without a split is whole on every rank") {
   CHECK(runs == 1);
 }
 
-TEST_CASE("what cannot be cut is refused with the numbers") {
+TEST_CASE("an impossible cut is refused with the numbers") {
   CHECK_THROWS_WITH(
       ParameterCut(parameter({12, 5}, {.dimension = 0, .unit = 2}), 4),
       Contains("parallel.tensor is 4") && Contains("weight") && Contains("6 units") && Contains("a divisor of 6"));

@@ -26,7 +26,7 @@ TEST_CASE("the entry's layout is frozen") {
   FROZEN(offsetof(PluginEntry, create), 24);
 }
 
-TEST_CASE("the layout of what plugins receive is frozen") {
+TEST_CASE("the layout of the structs that plugins receive is frozen") {
   FROZEN(sizeof(Plugin), 8);
   FROZEN(sizeof(PluginContext), 8);
   FROZEN(sizeof(OptionValues), 48);

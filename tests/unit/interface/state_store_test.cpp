@@ -16,7 +16,7 @@ std::int64_t peak(const StateStore& store, Category category, Tier tier = Tier::
 }
 }  // namespace
 
-TEST_CASE("the ledger is the sum of what the store holds") {
+TEST_CASE("the ledger is the sum of the store's buffers") {
   StateStore store(at::kCPU);
   const at::Tensor a = store.allocate(Category::Parameter, Tier::Device, "a", 10, at::kFloat);
   const at::Tensor b = store.allocate(Category::Gradient, Tier::Host, "b", 3, at::kBFloat16);
@@ -50,7 +50,7 @@ TEST_CASE("a dry run counts the same and takes nothing") {
   CHECK(now(store, Category::Optimizer, Tier::Host) == std::int64_t{1} << 53);
 }
 
-TEST_CASE("memory that is not there is an environment error with what is held") {
+TEST_CASE("a failed allocation is an environment error with the memory held") {
   StateStore store(at::kCPU);
   store.count(Category::Parameter, Tier::Device, 123);
   try {

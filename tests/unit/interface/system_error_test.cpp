@@ -32,7 +32,7 @@ const std::map<int, std::pair<Type, std::string>> expected{
     {EINTR, {Type::Machines, ""}},
     {EIO, {Type::Machines, ""}},
     {EMFILE, {Type::Machines, "ulimit -n"}},
-    {ENFILE, {Type::Machines, "as many files open"}},
+    {ENFILE, {Type::Machines, "limit of open files"}},
     {ENOLCK, {Type::Machines, ""}},
     {ENOMEM, {Type::Machines, "out of memory"}},
     {ENOSPC, {Type::Machines, "free some space"}},

@@ -46,7 +46,7 @@ TEST_CASE("constant, linear and cosine follow their closed forms at every update
   }
 }
 
-TEST_CASE("a fall is monotonous, ends where it should, and a run of one step starts at the base") {
+TEST_CASE("decays are monotonic with the right end, and one step has the base rate") {
   const step::RunLearningRate rate = learning_rate_of("cosine", {{"final_ratio", "0.1"}}, {100, 20, 2.0});
   CHECK(rate.rate(19) == 2.0);
   CHECK(rate.rate(20) == 2.0);
@@ -81,7 +81,7 @@ TEST_CASE("wsd is level between its warm-up and its decay, and decays by its sty
         after_warmup(200, [](int) { return 3e-4; }));
 }
 
-TEST_CASE("wsd decays over a tenth of train.steps unless it is told, the warm-up counted in") {
+TEST_CASE("wsd's default decay is a tenth of train.steps, with the warm-up") {
   const step::RunLearningRate rate = learning_rate_of("wsd", {}, {100, 40});
   CHECK(rate.rate(90) == 3e-4);
   CHECK(rate.rate(91) == Approx(3e-4 * 0.9));
@@ -123,7 +123,7 @@ TEST_CASE("one_cycle rises, falls and decays") {
   });
 }
 
-TEST_CASE("one_cycle's second half is as its first, and its peak the base, unless they are given") {
+TEST_CASE("one_cycle's defaults: a second half as long as the first, a peak of the base") {
   const fakes::OptionTexts short_form{{"cycle_first_step_size", "30"}, {"cycle_first_stair_count", "3"}};
   const fakes::OptionTexts long_form{{"cycle_first_step_size", "30"},
                                      {"cycle_first_stair_count", "3"},
@@ -136,7 +136,7 @@ TEST_CASE("one_cycle's second half is as its first, and its peak the base, unles
   CHECK(one.rate(30) == 3e-4);
 }
 
-TEST_CASE("the engine's warm-up rises to the first rate of any schedule, which begins after it") {
+TEST_CASE("the engine's warm-up rises to a schedule's first rate and precedes it") {
   const fakes::OptionTexts options{{"lr_range_test_step_size", "10"}};
   const step::RunLearningRate alone = learning_rate_of("lr_range_test", options),
                               behind = learning_rate_of("lr_range_test", options, {100, 20});

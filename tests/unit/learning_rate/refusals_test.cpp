@@ -74,13 +74,13 @@ TEST_CASE("a base changes the rates of every schedule, or is refused") {
   CHECK_THAT(refusal("one_cycle", {{"cycle_max_lr", "0.02"}}), Contains("learning_rate.base has no effect"));
 }
 
-TEST_CASE("a base beside rules with rates of their own is what these are compared with") {
+TEST_CASE("a base rate is accepted with rules that have rates of their own") {
   config::RunConfig config = config_of("warmup_lr", {{"warmup_max_lr", "0.02"}}, {});
   config.parameters.push_back({.learning_rate_factor = 2.0});
   step::RunLearningRate(config, *plugins::open_registry("")).check();
 }
 
-TEST_CASE("what a schedule cannot do is refused with the value and the rule") {
+TEST_CASE("impossible settings of a schedule are refused with the value and the rule") {
   CHECK_THAT(refusal("wsd", {{"decay_steps", "91"}}, {100, 10}),
              Contains("c.yaml:4") && Contains("decay_steps is 91") && Contains("leaves 90"));
   CHECK(refusal("wsd", {{"decay_steps", "90"}}, {100, 10}) == "");

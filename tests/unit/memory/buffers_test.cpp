@@ -42,7 +42,7 @@ class HeldDevice final : public PlainDevice {
 
 }  // namespace
 
-TEST_CASE("a buffer that rests elsewhere is here between await and store, and keeps what was changed") {
+TEST_CASE("a buffer with another home is here from await to store, and keeps changes") {
   const std::size_t alignment = GENERATE(std::size_t{64}, std::size_t{4096});
   const bool on_host = GENERATE(true, false);
   fakes::MemoryOffloadDevice offload({.alignment = alignment});
@@ -82,7 +82,7 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
                       [](const at::Tensor& values) { CHECK(at::equal(values, at::arange(7).to(at::kFloat))); });
 }
 
-TEST_CASE("what an error leaves under way has ended before regions are given back") {
+TEST_CASE("unfinished transfers end before regions are released after an error") {
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   {
     HostBuffers memory({.optimizer = {&offload, {}}});
@@ -95,7 +95,7 @@ TEST_CASE("what an error leaves under way has ended before regions are given bac
   CHECK(offload.reserved() == 0);
 }
 
-TEST_CASE("a write through the host starts when the device has made its copy, and the host does not wait for it") {
+TEST_CASE("a write through the host starts after the device's copy without a wait") {
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   HeldDevice device;
   StateStore store(at::kCPU);
@@ -117,7 +117,7 @@ TEST_CASE("a write through the host starts when the device has made its copy, an
                [](const at::Tensor& values) { CHECK(values.eq(3.0).all().item<bool>()); });
 }
 
-TEST_CASE("what fails on the way through the host is told by the wait for it") {
+TEST_CASE("a failed transfer through the host is reported by its wait") {
   const bool writes = GENERATE(false, true);
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   HostBuffers memory({.optimizer = {&offload, {}}}, false);
@@ -208,7 +208,7 @@ TEST_CASE("regions are given back") {
   CHECK(held(store, Category::Parameter, Tier::Host) == 0);
 }
 
-TEST_CASE("an offload device that the engine cannot use is refused with the key and the rule") {
+TEST_CASE("an unusable offload device is refused with the key and the rule") {
   fakes::MemoryOffloadDevice aligned({.alignment = 8192});
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);

@@ -203,7 +203,7 @@ TEST_CASE("the two parts of a layer draw their dropout apart, and the embedding 
   CHECK(share(run.layer(0).forward({}, batch).activations[0], 0.0) == Approx(0.5).margin(far));
 }
 
-TEST_CASE("what is another model is refused by key and value") {
+TEST_CASE("a checkpoint of another model is refused by key and value") {
   const auto refused = [](const std::string& json, const std::string& text) {
     CHECK_THROWS_WITH(llama()->configure(json), Catch::Contains(text));
     CHECK_THROWS_AS(llama()->configure(json), strata::UserError);

@@ -91,7 +91,7 @@ TEST_CASE("a rank's node is the one that has all processors it may run on") {
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
 }
 
-TEST_CASE("a region's pages are asked of the node, and what the system says against it is told") {
+TEST_CASE("a region's pages are requested from the node, and a refusal is reported") {
   const auto line_of = [](const void* memory) {
     std::ostringstream begin;
     begin << std::hex << reinterpret_cast<std::uintptr_t>(memory);

@@ -116,7 +116,7 @@ TEST_CASE("ranges come back as they were written, striped over any number of fol
   for (int i = 0; i < folders; ++i) CHECK(std::filesystem::is_empty(temporary / std::to_string(i)));
 }
 
-TEST_CASE("what something else does to the files is an error that names the place") {
+TEST_CASE("files changed by another program are an error that names the place") {
   const std::string interface = GENERATE_COPY(from_range(interfaces));
   const TemporaryFolder temporary;
   const Nvme device = nvme({{"path", temporary.path().string()}, {"interface", interface}, {"checksums", "true"}});
@@ -138,11 +138,11 @@ TEST_CASE("what something else does to the files is an error that names the plac
                                 text.find("checksum") != std::string::npos && text.find("299008") != std::string::npos;
                        }));
   REQUIRE(ftruncate(other, 500'000) == 0);
-  CHECK_THROWS_WITH(read(), Catch::Contains("shortened"));
+  CHECK_THROWS_WITH(read(), Catch::Contains("it was truncated"));
   close(other);
 }
 
-TEST_CASE("a block of which the system moves a part goes on at the next aligned place") {
+TEST_CASE("a block moved in part is continued at the next aligned place") {
   const Memory memory(4 * 4096);
   const auto progress = std::make_shared<offload_nvme::Progress>();
   const auto transfer = std::make_shared<offload_nvme::TransferState>(1, progress, std::chrono::seconds(60));
@@ -157,7 +157,7 @@ TEST_CASE("a block of which the system moves a part goes on at the next aligned 
   transfer->wait();
 }
 
-TEST_CASE("a disk that is slow and goes on is waited for") {
+TEST_CASE("a disk that is slow but makes progress is waited for") {
   const auto progress = std::make_shared<offload_nvme::Progress>();
   offload_nvme::TransferState transfer(1, progress, std::chrono::seconds(3));
   std::thread disk([&] {
@@ -172,10 +172,10 @@ TEST_CASE("a disk that is slow and goes on is waited for") {
   disk.join();
 }
 
-TEST_CASE("a folder that cannot be used is refused with what to do") {
+TEST_CASE("an unusable folder is refused with the remedy") {
   const TemporaryFolder temporary;
   const auto reserve = [](const std::string& path) { nvme({{"path", path}})->reserve(4096); };
-  CHECK_THROWS_WITH(reserve(""), Catch::Contains("path names no folder"));
+  CHECK_THROWS_WITH(reserve(""), Catch::Contains("path is empty"));
   CHECK_THROWS_WITH(reserve(temporary / "none"), Catch::Contains("there is no folder"));
   CHECK_THROWS_WITH(reserve("/proc/self/exe"), Catch::Contains("is no folder"));
   CHECK_THROWS_WITH(nvme({{"path", "/tmp"}, {"block_size", "5000"}}), Catch::Contains("multiple of 4096"));

@@ -170,7 +170,7 @@ TEST_CASE("a piece of two of three matrices is updated as the whole is") {
   CHECK(at::equal(whole.master.narrow(0, 256, 512), cut.master));
 }
 
-TEST_CASE("what is no matrix of a hidden layer is updated by adamw, at its own rate") {
+TEST_CASE("parameters other than hidden matrices are updated by adamw, at its own rate") {
   const fakes::PluginLibrary library(MUON_LIBRARY), adamw_library(ADAMW_LIBRARY);
   const fakes::OptionTexts options{{"adamw_rate", "0.25"}, {"adamw_betas", "[0.8, 0.9]"}, {"adamw_epsilon", "0.1"}};
   const fakes::OptionTexts of_adamw{{"betas", "[0.8, 0.9]"}, {"weight_decay", "0.1"}, {"epsilon", "0.1"}};
@@ -205,7 +205,7 @@ TEST_CASE("the matrices can be named, and bad options are refused") {
                     Catch::Contains("adamw_betas must be two numbers"));
 }
 
-TEST_CASE("parts of matrices are put together, and every rank computes about as many as the others") {
+TEST_CASE("parts of matrices are joined, and ranks compute about equally many") {
   constexpr int ranks = 3;
   // Of each the part's shape, and whether parts are columns.
   const std::vector<std::tuple<std::int64_t, std::int64_t, bool>> shapes{

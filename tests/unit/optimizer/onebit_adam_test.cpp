@@ -79,7 +79,7 @@ struct Rank {
 
 }  // namespace
 
-TEST_CASE("onebit_adam's ranks come to what one process comes to that rounds the same momenta") {
+TEST_CASE("onebit_adam on ranks equals one process with the same rounding") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     constexpr std::int64_t updates = 9;
@@ -105,7 +105,7 @@ TEST_CASE("onebit_adam's ranks come to what one process comes to that rounds the
   }
 }
 
-TEST_CASE("onebit_adam's ranks that share the state come to the bits of ranks that each have all of it") {
+TEST_CASE("onebit_adam's ranks that share state equal ranks with all of it") {
   for (const int ranks : {2, 3}) {
     CAPTURE(ranks);
     std::vector<int> other(static_cast<std::size_t>(ranks), 0);

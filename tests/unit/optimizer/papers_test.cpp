@@ -254,7 +254,7 @@ TEST_CASE("a skipped update changes no bit of a parameter or its state") {
   }
 }
 
-TEST_CASE("twenty updates follow the formula, wherever the parameter is cut and whichever way it is computed") {
+TEST_CASE("twenty updates follow the formula, for any cut and way of computing") {
   for (const Case& given : cases()) {
     const at::Tensor start = start_of(given), wanted = exact(given, start);
     const at::Tensor whole = trained(given, start, {0, 372}, false);
@@ -327,7 +327,7 @@ TEST_CASE("a master of bf16 follows the fp32 one in the mean, wherever it is cut
   }
 }
 
-TEST_CASE("what cannot be is refused by name") {
+TEST_CASE("impossible combinations are refused by name") {
   using Plugin = fakes::LoadedPlugin<Optimizer>;
   const fakes::PluginLibrary lamb_library(LAMB_LIBRARY), mini_library(ADAM_MINI_LIBRARY), lion_library(LION_LIBRARY);
   CHECK_THROWS_WITH(Plugin(lamb_library, fakes::OptionTexts{{"min_coeff", "2"}, {"max_coeff", "1"}}),

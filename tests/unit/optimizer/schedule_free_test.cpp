@@ -120,7 +120,7 @@ bool are_close(const at::Tensor& found, const at::Tensor& wanted) {
 
 }  // namespace
 
-TEST_CASE("twenty updates of schedule_free are the package's y, z and x, wherever the parameter is cut") {
+TEST_CASE("twenty updates of schedule_free equal the package's y, z and x, for any cut") {
   for (const Settings& s : tried()) {
     const Exact wanted = by_the_package(s, updates);
     const Found whole = trained(s, {0, elements}, false);
@@ -139,7 +139,7 @@ TEST_CASE("twenty updates of schedule_free are the package's y, z and x, whereve
   }
 }
 
-TEST_CASE("a parameter of bf16 is y rounded; a master of bf16 follows the fp32 one within the draws of its rounding") {
+TEST_CASE("bf16 parameters are y rounded, and a bf16 master follows fp32's") {
   const Settings s = tried().front();
   const Found wide = trained(s, {0, elements}, false), rounded = trained(s, {0, elements}, false, at::kBFloat16);
   CHECK(at::equal(rounded.master, wide.master));
@@ -152,7 +152,7 @@ TEST_CASE("a parameter of bf16 is y rounded; a master of bf16 follows the fp32 o
   CHECK((apart > 0x1p-10 && apart < 0x1p-8 * std::sqrt(updates)));
 }
 
-TEST_CASE("a skipped update changes no bit of what schedule_free keeps") {
+TEST_CASE("a skipped update changes no bit of schedule_free's state") {
   const Settings s = tried().front();
   const fakes::PluginLibrary library(SCHEDULE_FREE_LIBRARY);
   for (const bool strided : {false, true}) {

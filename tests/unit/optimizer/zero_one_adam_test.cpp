@@ -136,7 +136,7 @@ struct Rank {
 
 }  // namespace
 
-TEST_CASE("zero_one_adam's ranks come to what one process comes to that rounds the same") {
+TEST_CASE("zero_one_adam on ranks equals one process with the same rounding") {
   for (const int ranks : {1, 2, 3})
     for (const std::int64_t quiet : {6, 20}) {  // before an update that sends signs, and after the variance stays
       CAPTURE(ranks, quiet);
@@ -167,7 +167,7 @@ TEST_CASE("zero_one_adam's ranks come to what one process comes to that rounds t
     }
 }
 
-TEST_CASE("zero_one_adam sends gradients, or their signs, or the signs of what ranks moved, or nothing") {
+TEST_CASE("zero_one_adam sends gradients, their signs, signs of updates or nothing") {
   constexpr std::int64_t elements = 1 << 16;
   const PieceInfo info{"large", {elements}, 0, elements};
   for (const int ranks : {2, 4}) {

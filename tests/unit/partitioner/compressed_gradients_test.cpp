@@ -137,7 +137,7 @@ TEST_CASE("one rank sends nothing, so nothing is rounded") {
   CHECK(wrong_gradients(one, 1, 2, exact) == "");
 }
 
-TEST_CASE("across groups sums are rounded once more, and all ranks that own a part have the same") {
+TEST_CASE("sums across groups are rounded once more, the same on all owners") {
   const auto own = flat_parameters_of(odd_parameters());
   constexpr int ranks = 4, size = 2;
   for (const char* stage : {"1", "2", "3"}) {
@@ -181,7 +181,7 @@ TEST_CASE("across groups sums are rounded once more, and all ranks that own a pa
   }
 }
 
-TEST_CASE("a resumed run has the errors, and one whose gradients are cut otherwise begins without") {
+TEST_CASE("a resumed run has the errors, unless its gradients are cut differently") {
   Variant variant = with(with_small_blocks("hybrid"), "gradients_on_wire", "int4");
   variant = with(with(variant, "error_feedback", "true"), "error_reset", "4");
   constexpr int ranks = 4, steps = 6;

@@ -14,7 +14,7 @@
 
 using namespace strata;
 
-TEST_CASE("all ranks compute with the same rounded weights, and what they own stays exact") {
+TEST_CASE("all ranks compute with the same rounded weights, and own exact ones") {
   const auto own = flat_parameters_of(odd_parameters());
   for (const char* plugin : {"zero1", "zero2", "zero3"}) {
     for (const char* threshold : {"0", "40"}) {
@@ -149,9 +149,9 @@ class OfGroupsByThemselves final : public PartitionContext {
   fakes::PartitionRank& rank_;
 };
 
-TEST_CASE("what is not compressed is said: where ranks are alone, and where groups of one train by themselves") {
-  const std::vector<std::string> nothing{"no rank sends another one weights or gradients: nothing is compressed"};
-  const std::vector<std::string> no_weights{"each rank keeps all weights and sends none: none of them is compressed"};
+TEST_CASE("uncompressed communication is reported, of single ranks and groups of one") {
+  const std::vector<std::string> nothing{"ranks exchange no weights and no gradients, so nothing is compressed"};
+  const std::vector<std::string> no_weights{"each rank keeps all weights and sends none, so no weights are compressed"};
   const auto said = [](const std::string& shard_size, int ranks, bool by_themselves) {
     Variant variant{"hybrid", {{"shard_size", shard_size}, {"stage", "2"}, {"weights_on_wire", "int8"}}};
     variant = with(variant, "gradients_on_wire", "int8");

@@ -45,7 +45,7 @@ FlatParameterInfo four_parameters(at::ScalarType dtype) {
 
 }  // namespace
 
-TEST_CASE("what a code takes travels in bytes by the magnitude on any rank, and all else bit for bit") {
+TEST_CASE("encoded parts are sent in bytes, and the others bit for bit") {
   const SevenBits code;
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
     for (const int ranks : {2, 3, 4}) {
@@ -91,7 +91,7 @@ TEST_CASE("what a code takes travels in bytes by the magnitude on any rank, and 
     }
 }
 
-TEST_CASE("the magnitude of a weight with a number that is none is infinite, which a maximum over ranks keeps") {
+TEST_CASE("the magnitude of a weight with NaN is infinite, on all ranks") {
   const SevenBits code;
   const FlatParameterInfo info = four_parameters(at::kBFloat16);
   const at::Tensor magnitudes = at::zeros({2});

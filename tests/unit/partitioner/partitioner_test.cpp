@@ -167,7 +167,7 @@ TEST_CASE("values, gradients and slices of every partitioner") {
   }
 }
 
-TEST_CASE("what is called in a wrong order throws") {
+TEST_CASE("calls in a wrong order throw") {
   for (const Variant& variant : variants(2)) {
     CAPTURE(describe(variant));
     std::atomic<int> failures{0};
@@ -202,7 +202,7 @@ TEST_CASE("what is called in a wrong order throws") {
   }
 }
 
-TEST_CASE("what is under way or held at the end is waited for and given back") {
+TEST_CASE("unfinished transfers are waited for and held memory is returned at the end") {
   for (const Variant& variant : variants(2)) {
     CAPTURE(describe(variant));
     std::atomic<int> left_taken{0}, left_under_way{0};
@@ -225,7 +225,7 @@ TEST_CASE("what is under way or held at the end is waited for and given back") {
   }
 }
 
-TEST_CASE("published values are waited for at once where nothing may overlap, and elsewhere before their use") {
+TEST_CASE("published values are waited for at once without overlap, else before use") {
   for (const std::string plugin : {"zero1", "zero2", "hybrid"})
     for (const bool overlaps : {false, true}) {
       Variant variant{plugin, {{"overlap_comm", overlaps ? "true" : "false"}}};

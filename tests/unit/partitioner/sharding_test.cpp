@@ -232,7 +232,7 @@ TEST_CASE("buckets and the time of reduction decide the number of collectives, n
   CHECK(calls(with(zero3, "persistence_threshold", std::to_string(3 * 8 * 64)), Collective::AllGather) == 3 * 8 + 1);
 }
 
-TEST_CASE("a rank holds what its stage says, to the byte") {
+TEST_CASE("a rank holds its stage's share, to the byte") {
   const std::int64_t psi = all_elements();
   const std::int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   const std::int64_t slots = sizes[0] + sizes[1] + sizes[2];  // one of each size
@@ -265,7 +265,7 @@ TEST_CASE("a rank holds what its stage says, to the byte") {
         Bytes{2 * psi / n + 2 * psi / 2, 4 * psi / n + 4 * lent, 2 * slots});
 }
 
-TEST_CASE("what cannot be is refused with the numbers and what to do") {
+TEST_CASE("impossible settings are refused with the numbers and the remedy") {
   const auto says = [](const std::string& said, std::initializer_list<const char*> parts) {
     CAPTURE(said);
     CHECK(said.find('\n') == std::string::npos);

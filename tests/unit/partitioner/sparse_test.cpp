@@ -133,7 +133,7 @@ TEST_CASE("the sum of touched rows is the dense sum bit for bit") {
           }
 }
 
-TEST_CASE("a step sends a bit per row, and then touched rows or what the dense sum sends, whatever is less") {
+TEST_CASE("a step sends a bit per row, then the touched rows or the dense sum") {
   constexpr int ranks = 3, steps = 2;
   const std::int64_t blocks = vocabulary + positions;  // of width elements; 5 elements are the rest
   const std::int64_t bits = logical_bytes(Collective::AllGather, ranks * ((blocks + 7) / 8), ranks);
@@ -176,7 +176,7 @@ TEST_CASE("a step sends a bit per row, and then touched rows or what the dense s
   }
 }
 
-TEST_CASE("several pieces of an embedding that are on their way at once take what the plan says, whatever is touched") {
+TEST_CASE("pieces of an embedding in flight together take the memory of the plan") {
   const std::vector<Variant> variants{{"zero1", {{"reduce_bucket_size", "200"}}},
                                       {"zero1", {{"reduce_bucket_size", "200"}, {"overlap_comm", "false"}}},
                                       {"zero2", {{"reduce_bucket_size", "200"}}},
@@ -194,7 +194,7 @@ TEST_CASE("several pieces of an embedding that are on their way at once take wha
     }
 }
 
-TEST_CASE("sparse_gradients is refused where embedding and head are tied, and beside gradients_on_wire") {
+TEST_CASE("sparse_gradients is refused with a tied head and with gradients_on_wire") {
   const auto refusal = [](fakes::OptionTexts options, const std::vector<FlatParameterInfo>& infos) {
     options.emplace_back("sparse_gradients", "true");
     return error_of([&] { const fakes::PartitionRank rank(library_of({"zero1", {}}), options, 2, 0, infos); });

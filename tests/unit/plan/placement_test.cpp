@@ -48,7 +48,7 @@ TEST_CASE("placements are every combination once, the first without offload") {
   for (const MemoryPlacement& one : all) CHECK(takes_no_less(all.front(), one));
 }
 
-TEST_CASE("what the config gives stays") {
+TEST_CASE("homes set in the config are kept") {
   const Choices some = choices_of(open_config({"offload.optimizer.plugin", "activations.checkpoint"}));
   for (const MemoryPlacement& one : coarse(some, 1)) {
     CHECK(one.of(StateClass::Optimizer) == MemoryPlacement{}.of(StateClass::Optimizer));
@@ -81,7 +81,7 @@ TEST_CASE("finer placements have the found one's homes, in quarters") {
   CHECK(finer(choices, MemoryPlacement{}).size() == 1);
 }
 
-TEST_CASE("less is known only of what is comparable") {
+TEST_CASE("only comparable placements are ordered by memory") {
   MemoryPlacement half, all;
   half.of(StateClass::Optimizer) = {0, 0.5};
   all.of(StateClass::Optimizer) = {0, 1.0};
@@ -99,7 +99,7 @@ TEST_CASE("less is known only of what is comparable") {
   CHECK_FALSE(takes_no_less(other_order, all));
 }
 
-TEST_CASE("a placed config says what it sets, as rows and as lines for a file") {
+TEST_CASE("a placed config lists its keys, as rows and as lines for a file") {
   const config::RunConfig config = open_config();
   const Choices choices = choices_of(config);
   MemoryPlacement placement = lowest(choices);

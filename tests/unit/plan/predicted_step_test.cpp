@@ -45,7 +45,7 @@ double seconds(const Program& program, const HomeSpeed& home) {
 
 }  // namespace
 
-TEST_CASE("what instructions take is the median of what they took") {
+TEST_CASE("an instruction's predicted time is the median of its measured ones") {
   const InstructionCosts known = costs();
   CHECK(known.of(compute(Op::Forward, 0), 1) == 2.0);
   CHECK(known.of(compute(Op::Backward, 1, true), 1) == 8.0);
@@ -61,7 +61,7 @@ TEST_CASE("what instructions take is the median of what they took") {
   CHECK(known.of({.op = Op::Gather, .flat_parameter = 0}, 1) == 0.0);
 }
 
-TEST_CASE("a step waits for what has not come by then") {
+TEST_CASE("a step waits for unfinished fetches") {
   const HomeSpeed home{100.0, 50.0};
   const Instruction fetch = movement(Op::Fetch, Category::Parameter), await = movement(Op::Await, Category::Parameter);
   CHECK(seconds({fetch, await}, home) == 1.0);
@@ -90,7 +90,7 @@ TEST_CASE("a home moves one thing after the other") {
   CHECK(seconds({fetch, compute(Op::Forward, 0), await}, home) == 3.0);
 }
 
-TEST_CASE("what is computed and what is moved are counted apart") {
+TEST_CASE("computing and moving are counted apart") {
   const Program program{movement(Op::Fetch, Category::Optimizer), compute(Op::Forward, 1)};
   const ParameterUse use = one_parameter();
   const InstructionCosts known = costs();
@@ -102,7 +102,7 @@ TEST_CASE("what is computed and what is moved are counted apart") {
   CHECK(step.moving == 4.0);
 }
 
-TEST_CASE("stages wait for what they send one another, and for the last of them in the norm") {
+TEST_CASE("stages wait for each other's messages, and in the norm for the last stage") {
   const ParameterUse use = one_parameter();
   const HomeSpeed home{100.0, 50.0};
   InstructionCosts first, second;
@@ -143,7 +143,7 @@ TEST_CASE("stages wait for what they send one another, and for the last of them 
   CHECK(predict_step(stages).seconds == 19.5);
 }
 
-TEST_CASE("what instructions take reaches other ranks as it was measured") {
+TEST_CASE("measured times reach the other ranks unchanged") {
   const InstructionCosts known = costs();
   const std::vector<std::int64_t> numbers = known.numbers();
   CHECK(numbers.size() % InstructionCosts::numbers_of_one == 0);

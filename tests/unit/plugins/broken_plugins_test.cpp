@@ -39,7 +39,7 @@ TEST_CASE("without a defect the library loads") {
   CHECK(failure<EnvironmentError>("none") == "");
 }
 
-TEST_CASE("gate one: what the manifest tells") {
+TEST_CASE("gate one: the manifest") {
   check_file_failure("older_major", abi_obstacle({0, STRATA_ABI_MINOR}, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR}));
   check_file_failure("newer_minor", abi_obstacle({STRATA_ABI_MAJOR, 999}, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR}));
   check_file_failure("other_libtorch", "was built with libtorch 1.13.1, but this Strata with " +
@@ -63,7 +63,7 @@ TEST_CASE("gate one loads nothing") {
   CHECK(registry.find(PluginKind::Scheduler, "broken_no_entry").problem.empty());
 }
 
-TEST_CASE("gate two: what the loaded library tells") {
+TEST_CASE("gate two: the loaded library") {
   check_file_failure("no_entry", "is not a plugin: it does not export strata_plugin_entry_v1");
   check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
   check_file_failure("small_entry", "has an entry of 16 bytes; this Strata expects at least 32");
@@ -77,13 +77,11 @@ TEST_CASE("gate two: what the loaded library tells") {
   CHECK_THAT(undefined, Contains("undefined symbol: strata_tests_function_that_nobody_has"));
 }
 
-TEST_CASE("a library whose constructors change how the processor computes is refused, and that is put back") {
+TEST_CASE("a library that changes the floating-point mode is refused and undone") {
   const std::string reason =
-      "when it was loaded, changed how this thread's processor treats small numbers or errors (flush to zero), and "
-      "with "
-      "it all that is computed later; build the plugin without -ffast-math and -Ofast, or link it without them, and "
-      "put "
-      "back what code of its own sets before it returns";
+      "when it was loaded, changed this thread's treatment of denormal numbers or floating-point exceptions (flush to "
+      "zero), which affects all later results; compile and link the plugin without -ffast-math and -Ofast, and restore "
+      "such a mode before it returns";
   volatile double small = std::numeric_limits<double>::min();
   check_file_failure("fast_math", reason);
   CHECK(small / 2 > 0.0);

@@ -54,7 +54,7 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the manifest says what strata_add_plugin and the macro list said") {
+TEST_CASE("the manifest equals strata_add_plugin and the macro list") {
   Manifest manifest;
   parse_manifest(read_elf_section(little, ".strata"), manifest);
   CHECK(manifest.kind == PluginKind::Scheduler);
@@ -178,10 +178,10 @@ TEST_CASE("each field of a manifest is checked") {
        {"format", "kind", "name", "version", "description", "author", "license", "capabilities", "equivalence",
         "state_version", "abi", "libtorch", "standard_library", "cxx11_abi", "sanitizer", "compiler", "options"}) {
     CHECK(refusal(with(good, std::string("\"") + field + "\":", "\"other\":")) ==
-          "has a manifest that lacks the field '" + std::string(field) + "'");
+          "has a manifest without the field '" + std::string(field) + "'");
   }
   for (const char* field : {"type", "default", "limits", "unit", "documentation"}) {
-    CHECK_THAT(refusal(with(good, std::string("\"") + field + "\":", "\"other\":")), Contains("lacks the field"));
+    CHECK_THAT(refusal(with(good, std::string("\"") + field + "\":", "\"other\":")), Contains("without the field"));
   }
 }
 

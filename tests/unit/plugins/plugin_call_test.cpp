@@ -39,12 +39,12 @@ TEST_CASE("a call that changes the rounding mode is named, and the mode is put b
   const int before = std::fegetround();
   const auto call = [](int mode) { plugin_call("optimizer/o", "step", 3, [&] { std::fesetround(mode); }); };
   CHECK_NOTHROW(call(before));
-  CHECK_THAT(error_of<Bug>([&] { call(FE_UPWARD); }), Contains("plugin optimizer/o: step on rank 3: ") &&
-                                                          Contains("changed how this thread's processor rounds"));
+  CHECK_THAT(error_of<Bug>([&] { call(FE_UPWARD); }),
+             Contains("plugin optimizer/o: step on rank 3: ") && Contains("changed this thread's rounding mode"));
   CHECK(std::fegetround() == before);
 }
 
-TEST_CASE("what libtorch says of tensors without values becomes what to do") {
+TEST_CASE("libtorch's error about tensors without values becomes a remedy") {
   const auto told = [](const char* text) {
     return error_of<Bug>([&] { plugin_call("partitioner/p", "gather", [&] { throw std::runtime_error(text); }); });
   };

@@ -147,7 +147,7 @@ TEST_CASE("a path must be absolute, there, and of the right kind") {
              Contains("is a folder"));
 }
 
-TEST_CASE("what is not found names folders, plugins and the nearest") {
+TEST_CASE("a missing plugin's error names folders, plugins and the nearest") {
   const TemporaryFolder empty;
   PluginRegistry registry(
       {{LITTLE_FOLDER, "plugin_path"}, {empty.path(), "STRATA_PLUGIN_PATH"}, {"/nowhere", "a test"}});

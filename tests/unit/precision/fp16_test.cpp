@@ -107,7 +107,7 @@ TEST_CASE("fp16: scripted overflows give the scale, the counter and the verdict 
   CHECK_THAT(policy->stop_reason(), Catch::Contains("step 27") && Catch::Contains("min_loss_scale 2"));
 }
 
-TEST_CASE("fp16: a run resumed before any step goes on as if it had never stopped") {
+TEST_CASE("fp16: a run resumed before its first step equals one never stopped") {
   for (std::size_t begin = 0; begin < scale_trace.size(); ++begin) {
     Policy before(library(), trace_options);
     for (std::size_t step = 0; step < begin; ++step)

@@ -152,14 +152,14 @@ TEST_CASE("weights that are named, and those of the first and last layers, are m
     }
 }
 
-TEST_CASE("a pattern that fits no weight is refused, and so are layers of which none is left") {
+TEST_CASE("a pattern without a weight and an empty set of layers are refused") {
   CHECK_THROWS_WITH(Running(FP8_LIBRARY, {{"keep_bf16", "*.dense.weight,*.up.*"}}),
-                    Catch::Contains("\"*.up.*\", which fits no weight") && Catch::Contains("layers.3.dense.weight"));
+                    Catch::Contains("\"*.up.*\", which matches no weight") && Catch::Contains("layers.3.dense.weight"));
   CHECK_THROWS_WITH(Running(MXFP8_LIBRARY, {{"keep_bf16_first", "2"}, {"keep_bf16_last", "2"}}),
-                    Catch::Contains("leave none of the 4 layers"));
+                    Catch::Contains("leave no layer in 8 bits"));
 }
 
-TEST_CASE("what is not finite is not hidden by the largest number of 8 bits") {
+TEST_CASE("saturation at 8 bits does not hide infinite or NaN values") {
   for (const auto& [file, scaling] :
        {std::pair{FP8_LIBRARY, "current"}, std::pair{FP8_LIBRARY, "delayed"}, std::pair{MXFP8_LIBRARY, ""}})
     for (const double value : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -210,7 +210,7 @@ TEST_CASE("a delayed scale is that of the largest magnitude of the last steps, o
   CHECK(at::equal(output(large), by_scale_of(large, small)));
 }
 
-TEST_CASE("a weight that comes as it is multiplied is not rounded again, and products are those of the weight itself") {
+TEST_CASE("a weight sent in its multiplied form is not rounded again") {
   for (const double largest : {16.0, 28.0, 28.2, 29.0, 31.9}) {  // rounding takes 28.2 to 28 and 31.9 to 32
     CAPTURE(largest);
     Running plain(FP8_LIBRARY), run(FP8_LIBRARY, {{"gather", "fp8"}});
@@ -228,7 +228,7 @@ TEST_CASE("a weight that comes as it is multiplied is not rounded again, and pro
   }
 }
 
-TEST_CASE("only weights that every use rounds travel as they are multiplied, and none unless asked") {
+TEST_CASE("only weights that every use rounds are sent in their multiplied form") {
   const auto code = [](Running& run) -> WeightCode& { return dynamic_cast<WeightCode&>(*run.policy); };
   Running run(FP8_LIBRARY, {{"gather", "fp8"}, {"keep_bf16_first", "1"}, {"keep_bf16", "*.2.dense.*"}});
   CHECK(code(run).is_wanted());
@@ -244,7 +244,7 @@ TEST_CASE("only weights that every use rounds travel as they are multiplied, and
   CHECK(dynamic_cast<WeightCode*>(&*blocks.policy) == nullptr);
 }
 
-TEST_CASE("with delayed scaling a weight that comes as it is multiplied has its own scale, and leaves no magnitude") {
+TEST_CASE("with delayed scaling a weight sent in its multiplied form has its own scale") {
   Running run(FP8_LIBRARY, {{"scaling", "delayed"}, {"gather", "fp8"}});
   Operands small(0, 1.0), large(0, 64.0);
   small.w = gathered(run, small.w);

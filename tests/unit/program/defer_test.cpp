@@ -71,7 +71,7 @@ TEST_CASE("an updated parameter that rests elsewhere is gathered before it goes 
   CHECK(std::equal(expected.begin(), expected.end(), lines.begin()));
 }
 
-TEST_CASE("a part of the updates ends the step nevertheless, and what they bring comes during the backward") {
+TEST_CASE("some of the updates end the step, and their state is fetched in the backward") {
   LayerOptions layers = deferred_layers();
   layers.updates_at_end = 0.5;
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) parameter.state_moves = 8;

@@ -50,7 +50,7 @@ TEST_CASE("a delayed step whose updates need sums makes them after its last back
                                  "Norm"});
 }
 
-TEST_CASE("a delayed step updates each parameter after its last use and keeps its own gradient, read line by line") {
+TEST_CASE("the program of a delayed step without sums, line by line") {
   LayerOptions layers = delayed_layers();
   layers.sums_of_round = {false};
   CHECK(to_text(one_rank(layers)) == std::vector<std::string>{"Forward 0.0 layer 0",

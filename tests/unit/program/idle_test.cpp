@@ -38,7 +38,7 @@ TEST_CASE("interleaving divides the idle time by the chunks, and zero bubble tak
       }
 }
 
-TEST_CASE("a V of two chunks a stage idles for one chunk's longer half, and never for longer than the paper's order") {
+TEST_CASE("a V of two chunks idles for one chunk's longer half at most") {
   for (int p = 1; p <= 6; ++p)
     for (const int m : {1, 2, p, 2 * p - 1, 2 * p, 3 * p + 2})
       for (const ChunkCost& cost :

@@ -59,7 +59,7 @@ std::int64_t most_under_way(const Program& program, const ParameterUse& use) {
 
 }  // namespace
 
-TEST_CASE("the update of a parameter hides what comes for the next one and what goes of the one before") {
+TEST_CASE("an update hides the next parameter's fetch and the previous one's store") {
   const std::vector<std::string> lines = to_text(lowered(moving(3, 8), 24));
   const auto norm = std::ranges::find(lines, "Norm");
   REQUIRE(norm != lines.end());
@@ -74,7 +74,7 @@ TEST_CASE("the update of a parameter hides what comes for the next one and what 
                                  "Fetch parameter 2 parameter with contents"});
 }
 
-TEST_CASE("moving ahead changes neither what is computed nor the order of movements, and keeps within its bytes") {
+TEST_CASE("moving ahead keeps the computation, the order of movements and its bound") {
   std::mt19937 random(5);
   for (int trial = 0; trial < 300; ++trial) {
     LayerOptions layers = moving(2 + static_cast<int>(random() % 5), 0);
@@ -116,7 +116,7 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
   }
 }
 
-TEST_CASE("a part of the step that only writes has the room of what comes, and one that only reads that of what goes") {
+TEST_CASE("in a phase of only writes or only reads, the idle direction's room is used") {
   LayerOptions layers = moving(8, 0);
   layers.defers_updates = true;
   layers.updates_at_end = 0.5;
@@ -133,7 +133,7 @@ TEST_CASE("a part of the step that only writes has the room of what comes, and o
   CHECK(count(first(Op::Norm), program.end(), Op::Fetch) == 0);
 }
 
-TEST_CASE("what comes soon has half of the room: writes end for it") {
+TEST_CASE("fetches due soon have half of the room: writes end for them") {
   LayerOptions layers = moving(8, 0);
   layers.defers_updates = true;
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) parameter.state_moves = 8;
@@ -147,8 +147,7 @@ TEST_CASE("what comes soon has half of the room: writes end for it") {
   CHECK(fetched == std::vector<int>{0, 0, 0, 0, 0, 3, 4, 5});
 }
 
-TEST_CASE(
-    "a layer has as many buffers for inputs that are away as micro-batches between its forward and its backward") {
+TEST_CASE("buffers for offloaded inputs equal a layer's micro-batches in flight") {
   constexpr int layers = 4, micro_batches = 8;
   const auto most = [](const std::string& scheduler, int stages, int stage) {
     LayerOptions options = plain_layers(layers, true);
@@ -169,9 +168,7 @@ TEST_CASE(
   CHECK(most("gpipe", 2, 0) == Counts{{1, 8}});
 }
 
-TEST_CASE(
-    "l2l reads a layer's parameters twice a step whatever the micro-batches, an order of micro-batches twice for "
-    "each") {
+TEST_CASE("l2l reads parameters twice a step, other orders twice per micro-batch") {
   constexpr int layers = 6;
   const auto reads = [](const std::string& scheduler, int micro_batches, Category category) {
     LayerOptions options = moving(layers, 8);
@@ -196,7 +193,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("with bytes for all, every buffer starts to come as soon as it is home and the one before has started") {
+TEST_CASE("without a bound, a fetch starts once its buffer is home, in order") {
   const LayerOptions layers = moving(4, 8);
   const Program program = lowered(layers, 1 << 20);
   for (std::size_t at = 1; at < program.size(); ++at) {

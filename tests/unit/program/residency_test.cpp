@@ -220,7 +220,7 @@ TEST_CASE("residency keeps every rule on random models under random limits") {
   }
 }
 
-TEST_CASE("without a bound on what is live, exactly the near ones stay and prefetches start as early as they may") {
+TEST_CASE("without a bound, exactly the near layers stay and prefetches start early") {
   RandomModels models(5);
   for (int round = 0; round < 500; ++round) {
     INFO("round " << round);
@@ -314,7 +314,7 @@ TEST_CASE("a parameter at the turn from forward to backward stays, others are ga
                                           "Release parameter 0 for backward"});
 }
 
-TEST_CASE("a layer whose backward reads no values is gathered for its forward alone, unless it is recomputed") {
+TEST_CASE("a layer whose backward reads no values is gathered for its forward alone") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(3));
   const auto gathers_of_the_first = [&](bool reads, bool recomputed) {
     LayerOptions layers = plain_layers(3);

@@ -122,7 +122,7 @@ TEST_CASE("a layer whose backward follows its forward at once is not computed tw
                                  "Forward 1.1 layer 2 keeping its input", "Backward 1.1 layer 2 with recompute"});
 }
 
-TEST_CASE("what a shape or a model cannot do is refused in a sentence") {
+TEST_CASE("an unsuitable shape or model is refused in a sentence") {
   const auto made = make_scheduler("1f1b");
   const Scheduler& scheduler = *made;
   CHECK_THROWS_WITH(plan_step("scheduler/1f1b", scheduler, {4, 1, 2}, costs_of(3)),
@@ -154,7 +154,7 @@ TEST_CASE("a weight's gradient keeps activations alive until it is computed") {
   CHECK(timeline.makespan == 9);
 }
 
-TEST_CASE("a V is ordered by what its chunks cost") {
+TEST_CASE("a V is ordered by its chunks' costs") {
   const auto scheduler = make_scheduler("zero_bubble_v");
   const auto makespan = [&](const std::vector<std::int64_t>& weights, const std::vector<std::int64_t>& told) {
     PipelineShape shape{3, 2, 8};
@@ -181,22 +181,21 @@ TEST_CASE("a V is ordered by what its chunks cost") {
   CHECK(shorter > 3);
 }
 
-TEST_CASE(
-    "the config's numbers of layers must be those of the chunks and of the model, and the scheduler follows them") {
+TEST_CASE("the config's numbers of layers must fit the model and decide the cut") {
   const auto scheduler = make_scheduler("interleaved_1f1b");
   const auto plan = [&](const std::vector<int>& layers_per_chunk) {
     return plan_step("scheduler/mine", *scheduler, {2, 2, 4, layers_per_chunk}, costs_of(9));
   };
   CHECK(plan({1, 3, 4, 1}).placement.layers_of_chunk ==
         std::vector<std::pair<int, int>>{{0, 1}, {1, 4}, {4, 8}, {8, 9}});
-  CHECK_THROWS_WITH(plan({4, 5}), Catch::Contains("parallel.layers_per_chunk has 2 numbers, which sum up to 9; this "
-                                                  "run has 4 chunks (2 stages x 2), and the model 9"));
-  CHECK_THROWS_WITH(plan({1, 3, 4, 2}), Catch::Contains("which sum up to 10"));
+  CHECK_THROWS_WITH(plan({4, 5}), Catch::Contains("parallel.layers_per_chunk has 2 numbers with the sum 9; it must "
+                                                  "have one for each of the 4 chunks (2 stages x 2), with the sum 9"));
+  CHECK_THROWS_WITH(plan({1, 3, 4, 2}), Catch::Contains("with the sum 10"));
   const FixedScheduler stubborn({{0, 1}, {{0, 1}, {1, 2}}}, {"F0.0 B0.0", "F1.0 B1.0"});
   CHECK_NOTHROW(plan_step("scheduler/mine", stubborn, {2, 1, 1, {1, 1}}, costs_of(2)));
   const FixedScheduler other({{0, 1}, {{0, 2}, {2, 3}}}, {"F0.0 B0.0", "F1.0 B1.0"});
   CHECK_THROWS_WITH(plan_step("scheduler/mine", other, {2, 1, 1, {1, 2}}, costs_of(3)),
-                    Catch::Contains("scheduler/mine cuts the model's layers by itself"));
+                    Catch::Contains("scheduler/mine chooses its own cut of the model's layers"));
 }
 
 // Declares less than its order holds.

@@ -43,7 +43,7 @@ TEST_CASE("a schedule in V shape looks ahead as far as stages end apart, and is 
   CHECK(found.period == 6 * micro_batches);  // forward and both backwards of two chunks, each 1
 }
 
-TEST_CASE("a schedule whose last stage to end is the first to begin has nothing to look ahead to") {
+TEST_CASE("a schedule whose first stage ends last has no lookahead") {
   for (const char* const name : {"gpipe", "1f1b", "interleaved_1f1b", "sequential"}) {
     CAPTURE(name);
     const int chunks = name == std::string("interleaved_1f1b") ? 2 : 1;
@@ -60,7 +60,7 @@ TEST_CASE("a schedule whose last stage to end is the first to begin has nothing 
   }
 }
 
-TEST_CASE("what is made ahead needs nothing of the rest, and the rest begins with all of it made") {
+TEST_CASE("instructions ahead are independent of the rest and precede it") {
   const std::string name = GENERATE("zero_bubble_v", "dualpipe_v", "zero_bubble_h1");
   const int stages = GENERATE(2, 3, 4);
   const int chunks = name == "zero_bubble_h1" ? 1 : 2;

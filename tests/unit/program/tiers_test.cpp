@@ -133,7 +133,7 @@ TEST_CASE("nothing is added where nothing moves") {
     CHECK(!is_movement(instruction.op));
 }
 
-TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one that has one twice") {
+TEST_CASE("a program with a missing or doubled Fetch or Store is refused") {
   const config::StepPolicy policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   for (const char* const scheduler : {"sequential", "1f1b", "zero_bubble_h1"}) {
     const StepPlan plan =
@@ -188,7 +188,7 @@ TEST_CASE("a gradient is not taken away while its reduction is under way") {
   FAIL("no gradient leaves after it is finished");
 }
 
-TEST_CASE("where the optimizer updates at home, nothing is brought for the update") {
+TEST_CASE("where the optimizer updates at home, nothing is fetched for the update") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
   LayerOptions layers = moving_layers(2);
   layers.policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);

@@ -49,7 +49,7 @@ std::size_t index_of(const Program& program, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a stage that updates after every backward keeps what is under way its weights, read line by line") {
+TEST_CASE("the program of a stage that updates after every backward, line by line") {
   const StepPlan plan = stages_that_update();
   const LayerOptions layers = plain_layers(2);
   CHECK(without_transfers(lower_training(plan, layers, resident, 0)) ==
@@ -109,7 +109,7 @@ TEST_CASE("values that a strategy publishes are gathered before they are used ag
   CHECK(std::vector<std::string>(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(first.size())) == first);
 }
 
-TEST_CASE("a program of updates within the step with one instruction left out, or twice, is caught") {
+TEST_CASE("a missing or doubled instruction of updates within the step is caught") {
   const Lookahead& lookahead = GENERATE(true, false) ? kept : resident;
   LayerOptions layers = plain_layers(7);
   layers.sums_of_round = {true, false};
@@ -131,7 +131,7 @@ TEST_CASE("a program of updates within the step with one instruction left out, o
   }
 }
 
-TEST_CASE("a layer that computes with other weights than its order says is caught, with the place") {
+TEST_CASE("a layer that computes with the wrong weight version is caught") {
   const LayerOptions layers = plain_layers(2);
   const Program whole = lower_training(stages_that_update(), layers, resident, 0);
   const auto refuses = [&](const Program& program, const std::string& sentence) {

@@ -45,7 +45,7 @@ TEST_CASE("the summary has a column a rank for a few, and the ends of their rang
   }
 }
 
-TEST_CASE("an auxiliary loss stands in records, files and summary, and nowhere where no layer has one") {
+TEST_CASE("an auxiliary loss is in records, files and summary only if a layer has one") {
   const TemporaryFolder folder;
   StepRecord record;
   record.outcome.loss = 2.0;

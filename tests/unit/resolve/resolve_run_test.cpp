@@ -56,10 +56,10 @@ TEST_CASE("free memory decides the micro-batch of an auto batch and no result") 
   CHECK(batch({"memory_budget=284MB"}, {2, "torchrun"}) == "2 x 4 of 16");
   CHECK(batch({}, {2, "torchrun"}) == "8 x 1 of 16");  // ranks that would each see other free memory
   CHECK_THAT(error_of<UserError>([] { batch({"memory_budget=4MB"}); }),
-             Contains("config:1:") && Contains("\"auto\" as the batch: a micro-batch of one sample takes"));
+             Contains("config:1:") && Contains("batch size \"auto\": a micro-batch of one sample needs"));
 }
 
-TEST_CASE("what was tried for an auto batch is said") {
+TEST_CASE("the trials of an auto batch are reported") {
   const ResolvedRun run = resolved(R"({"train_micro_batch_size_per_gpu": "auto"})", config::Format::Json,
                                    {"model.preset=pythia-14m", "model.seq_len=64", "memory_budget=284MB"});
   const std::string text = run.translation->lines.front().text;
@@ -67,7 +67,7 @@ TEST_CASE("what was tried for an auto batch is said") {
                        Contains(" MiB, 4: ") && Contains(" MiB, 2: ") && Contains("270.84 MiB a rank (memory_budget)"));
 }
 
-TEST_CASE("a folder of weights decides its model's options, and one that contradicts it is refused") {
+TEST_CASE("a folder of weights decides its model's options, and others are refused") {
   const TemporaryFolder folder;
   write_file(folder / "config.json",
              R"({"model_type":"gpt_neox","hidden_size":64,"intermediate_size":200,"num_attention_heads":4,

@@ -144,7 +144,7 @@ const std::vector<Layout> layouts{
 
 }  // namespace
 
-TEST_CASE("an auxiliary loss has the gradients and the value of one autograd graph, at any layout") {
+TEST_CASE("an auxiliary loss equals one autograd graph, in any layout") {
   const Layout layout = GENERATE(from_range(layouts));
   const bool some_ignored = GENERATE(false, true);
   const Config config;
@@ -180,7 +180,7 @@ TEST_CASE("an auxiliary loss has the gradients and the value of one autograd gra
   CHECK(largest_apart(by_autograd(all, 0.99).weights, weights) > 1e-5);  // the bound finds a hundredth
 }
 
-TEST_CASE("a validation gives the mean auxiliary loss, whatever pads its last batch") {
+TEST_CASE("a validation gives the mean auxiliary loss, without its padding") {
   const Config config;
   const auto validated = [&](const Layout& layout) {
     std::vector<std::string> more = layout.settings;
@@ -207,7 +207,7 @@ TEST_CASE("a validation gives the mean auxiliary loss, whatever pads its last ba
   }
 }
 
-TEST_CASE("a model without an auxiliary loss reports none, and one that is no number is refused") {
+TEST_CASE("a model without an auxiliary loss reports none, and NaN is refused") {
   const Config config;
   Engine plain = initialize(small_model(), config.file());
   CHECK_FALSE(plain.train_batch(random_batches(1)).auxiliary_loss);

@@ -84,7 +84,7 @@ TEST_CASE("a model is cut by parameters, by operations, evenly or as the config 
     CHECK_NOTHROW(trained_with(2, {"parallel.pipeline=2", "scheduler.plugin=1f1b", by}));
   for (const char* cut : {"parallel.cut=time", "parallel.cut=names"})
     CHECK_THROWS_WITH(trained_with(1, {cut}),
-                      Contains("it is one of auto, flops, measured, parameters, layers and names:"));
+                      Contains("it must be auto, flops, measured, parameters, layers or names:"));
   CHECK_THROWS_WITH(
       trained_with(2, {"parallel.pipeline=2", "scheduler.plugin=1f1b", "parallel.layers_per_chunk=[1, 3]"}),
       Contains("sum up to 4") && Contains("the model 3 layers"));

@@ -80,7 +80,7 @@ void check_same_late(const TrainedLate& one, const TrainedLate& other) {
 
 }  // namespace
 
-TEST_CASE("deferred updates are made before anything reads what they change") {
+TEST_CASE("deferred updates are made before their results are read") {
   const Config config;
   for (const auto& [partitioner, precision, ranks, evaluates, optimizer] :
        every_pair(Names{"ddp", "zero1", "zero3"}, Names{"fp32", "bf16", "fp16"}, std::vector{1, 2, 3},

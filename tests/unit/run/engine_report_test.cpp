@@ -189,7 +189,7 @@ TEST_CASE("a program's export is written by the step that reaches train.steps") 
   });
 }
 
-TEST_CASE("every key of what rank 0 writes is honoured in a program") {
+TEST_CASE("every key of rank 0's outputs is honoured in a program") {
   const Config config;
   int written = 0;
   for (const config::Key& key : config::keys()) {
@@ -204,7 +204,7 @@ TEST_CASE("every key of what rank 0 writes is honoured in a program") {
   CHECK(written >= 2);
 }
 
-TEST_CASE("what a program could not write at the end is refused at the start") {
+TEST_CASE("unwritable outputs of a program are refused at the start") {
   const Config config;
   const auto refused = [&](const std::vector<std::string>& settings) {
     return error_of<UserError>([&] { initialize(small_model(), config.file(), settings); });

@@ -16,7 +16,7 @@ struct FailingLayer final : OneMatrix {
 
 }  // namespace
 
-TEST_CASE("calls in a wrong order are refused, and the engine goes on") {
+TEST_CASE("calls in a wrong order are refused, and the engine stays usable") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
   Engine reference = initialize(small_model(), config.file());
@@ -25,13 +25,13 @@ TEST_CASE("calls in a wrong order are refused, and the engine goes on") {
   const Loss first = engine.forward(batches[0]);
   CHECK_THAT(refusal([&] { engine.forward(batches[1]); }), Contains("not passed to engine.backward"));
   CHECK_THAT(refusal([&] { engine.step(); }), Contains("not passed to engine.backward"));
-  CHECK_THAT(refusal([&] { engine.train_batch(batches); }), Contains("a step is under way, 1 of 3"));
-  CHECK_THAT(refusal([&] { engine.export_weights(config / "weights"); }), Contains("a step is under way"));
+  CHECK_THAT(refusal([&] { engine.train_batch(batches); }), Contains("a step is in progress: 1 of 3"));
+  CHECK_THAT(refusal([&] { engine.export_weights(config / "weights"); }), Contains("a step is in progress"));
   engine.backward(first);
   CHECK_THAT(refusal([&] { engine.step(); }), Contains("1 of 3 micro-batches"));
   for (const std::size_t i : {1, 2}) engine.backward(engine.forward(batches[i]));
   CHECK_THAT(refusal([&] { engine.forward(batches[0]); }), Contains("call engine.step() first"));
-  CHECK_THAT(refusal([&] { engine.train_batch(batches); }), Contains("a step is under way"));
+  CHECK_THAT(refusal([&] { engine.train_batch(batches); }), Contains("a step is in progress"));
   check_equal(engine.step(), reference.train_batch(batches));
   CHECK_THAT(refusal([&] { engine.step(); }), Contains("0 of 3"));
   CHECK_THAT(refusal([&] { engine.train_batch(random_batches(1, 2)); }), Contains("2 micro-batches were given"));
@@ -49,19 +49,19 @@ TEST_CASE("backward takes the last loss of its own engine, once") {
   CHECK(mine.value() == foreign.value());
   CHECK_THAT(refusal([&] { engine.backward(foreign); }), Contains("another engine"));
   engine.backward(mine);
-  CHECK_THAT(refusal([&] { engine.backward(mine); }), Contains("went backward already"));
+  CHECK_THAT(refusal([&] { engine.backward(mine); }), Contains("backward() was already called"));
   const Loss copy = mine;
   const Loss second = engine.forward(batch);
-  CHECK_THAT(refusal([&] { engine.backward(copy); }), Contains("went backward already"));
+  CHECK_THAT(refusal([&] { engine.backward(copy); }), Contains("backward() was already called"));
   engine.backward(second);
   engine.backward(engine.forward(batch));
   engine.step();
   const Loss next = engine.forward(batch);
-  CHECK_THAT(refusal([&] { engine.backward(second); }), Contains("went backward already"));
+  CHECK_THAT(refusal([&] { engine.backward(second); }), Contains("backward() was already called"));
   engine.backward(next);
 }
 
-TEST_CASE("batches of another shape, type or vocabulary are refused, and the engine goes on") {
+TEST_CASE("batches of another shape, type or vocabulary are refused without harm") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
   const Batch good = random_batch(1);
@@ -102,9 +102,9 @@ TEST_CASE("an engine that failed in the middle of a step says so") {
   Engine engine = initialize(std::move(model), config.file());
   CHECK_THAT(error_of<Bug>([&] { engine.forward(random_batch(1)); }),
              Contains("failing (layer 1)") && Contains("out of ideas"));
-  CHECK_THAT(refusal([&] { engine.forward(random_batch(1)); }), Contains("make a new engine"));
-  CHECK_THAT(refusal([&] { engine.train_batch(random_batches(1)); }), Contains("make a new engine"));
-  CHECK_THAT(refusal([&] { engine.step(); }), Contains("make a new engine"));
+  CHECK_THAT(refusal([&] { engine.forward(random_batch(1)); }), Contains("create a new engine"));
+  CHECK_THAT(refusal([&] { engine.train_batch(random_batches(1)); }), Contains("create a new engine"));
+  CHECK_THAT(refusal([&] { engine.step(); }), Contains("create a new engine"));
 }
 
 TEST_CASE("exported weights start another engine where the first stood") {
@@ -114,7 +114,7 @@ TEST_CASE("exported weights start another engine where the first stood") {
   engine.export_weights(config / "weights");
   Engine other = initialize(small_model(), config.file(), {"model.init=" + (config / "weights")});
   CHECK(engine.forward(random_batch(50)).value() == other.forward(random_batch(50)).value());
-  CHECK_THAT(refusal([&] { engine.export_weights(config / "weights"); }), Contains("a step is under way"));
+  CHECK_THAT(refusal([&] { engine.export_weights(config / "weights"); }), Contains("a step is in progress"));
   CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file()).export_weights(config / "weights"); }),
              Contains("not empty"));
 }
@@ -133,8 +133,8 @@ TEST_CASE("evaluation gives the loss and leaves training as it is") {
   CHECK(engine.evaluate(batches) < all);
   const Loss loss = engine.forward(batches[1]);
   CHECK(loss.value() != one);
-  CHECK_THAT(refusal([&] { engine.evaluate(batches); }), Contains("a step is under way"));
-  CHECK_THAT(refusal([&] { undisturbed.evaluate(); }), Contains("validation.path is not given"));
+  CHECK_THAT(refusal([&] { engine.evaluate(batches); }), Contains("a step is in progress"));
+  CHECK_THAT(refusal([&] { undisturbed.evaluate(); }), Contains("validation.path is not set"));
   CHECK_THAT(refusal([&] { undisturbed.evaluate(std::vector<Batch>{}); }), Contains("0 micro-batches were given"));
   CHECK_THAT(refusal([&] { undisturbed.evaluate(random_batches(1, 4)); }), Contains("4 micro-batches were given"));
 }
@@ -157,8 +157,8 @@ TEST_CASE("steps and evaluations leave libtorch's default generator to the progr
 TEST_CASE("checkpoints are refused where they cannot be") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
-  CHECK_THAT(refusal([&] { engine.save_checkpoint(); }), Contains("checkpoint.path is not given"));
-  CHECK_THAT(refusal([&] { engine.resume(); }), Contains("checkpoint.path is not given"));
+  CHECK_THAT(refusal([&] { engine.save_checkpoint(); }), Contains("checkpoint.path is not set"));
+  CHECK_THAT(refusal([&] { engine.resume(); }), Contains("checkpoint.path is not set"));
   CHECK_THAT(error_of<UserError>([&] { engine.resume(config / "nowhere"); }), Contains("nowhere"));
   const std::string path = "checkpoint.path=" + (config / "checkpoints");
   Engine saving = initialize(small_model(), config.file(), {path});
@@ -169,8 +169,8 @@ TEST_CASE("checkpoints are refused where they cannot be") {
   const auto written = std::filesystem::last_write_time(std::filesystem::path(folder) / "checkpoint.json");
   CHECK(saving.save_checkpoint() == folder);
   CHECK(std::filesystem::last_write_time(std::filesystem::path(folder) / "checkpoint.json") == written);  // kept
-  CHECK_THAT(refusal([&] { saving.resume(); }), Contains("before its first step"));
+  CHECK_THAT(refusal([&] { saving.resume(); }), Contains("before the first step"));
   CHECK(engine.resume(folder));  // saved with the program's own batches
   check_equal(engine.train_batch(random_batches(9)), saving.train_batch(random_batches(9)));
-  CHECK_THAT(refusal([&] { engine.resume(folder); }), Contains("before its first step"));
+  CHECK_THAT(refusal([&] { engine.resume(folder); }), Contains("before the first step"));
 }

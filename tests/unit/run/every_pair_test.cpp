@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 
-TEST_CASE("any two choices that work together meet, in a few tuples, all of which work") {
+TEST_CASE("a few working tuples cover every working pair of choices") {
   const std::vector<int> numbers{1, 2, 3, 4, 5};
   const Names letters{"a", "b", "c"}, words{"yes", "no"};
   const std::vector<bool> answers{false, true};

@@ -60,7 +60,7 @@ Trained trained(const Gathering& of, const std::vector<std::string>& more) {
 
 }  // namespace
 
-TEST_CASE("weights that are gathered as they are multiplied change no loss and no gradient") {
+TEST_CASE("gathering weights in 8 bits changes no loss and no gradient") {
   for (const Gathering& of : gatherings) {
     CAPTURE(of.ranks, of.settings);
     const Trained as_they_are = trained(of, {}), rounded = trained(of, {"precision.fp8.gather=fp8"});
@@ -79,9 +79,10 @@ TEST_CASE("with delayed scaling such weights have their own scale, the same on a
   CHECK(parts.norms == whole.norms);
 }
 
-TEST_CASE("weights travel in one way: the precision's bytes and the partitioner's are refused together") {
+TEST_CASE("8-bit weights of the precision and of the partitioner exclude each other") {
   for (const int ranks : {1, 2})
-    CHECK_THROWS_WITH(trained({ranks, {"partitioner.plugin=zero3", "partitioner.zero3.weights_on_wire=int8"}},
-                              {"precision.fp8.gather=fp8"}),
-                      Catch::Contains("weights_on_wire is int8") && Catch::Contains("leave weights_on_wire out"));
+    CHECK_THROWS_WITH(
+        trained({ranks, {"partitioner.plugin=zero3", "partitioner.zero3.weights_on_wire=int8"}},
+                {"precision.fp8.gather=fp8"}),
+        Catch::Contains("weights_on_wire is int8") && Catch::Contains("leave weights_on_wire or that option"));
 }

@@ -42,7 +42,7 @@ std::vector<std::int64_t> steps_until_stopped(int ranks, int asked, std::int64_t
 
 }  // namespace
 
-TEST_CASE("ranks meet once a step beside their partitioner, and the host waits once for the device") {
+TEST_CASE("apart from the partitioner, ranks meet and the host waits once a step") {
   const int ranks = GENERATE(1, 2, 3);
   const std::string layout = GENERATE("partitioner.plugin=ddp", "partitioner.plugin=zero3", "parallel.pipeline=2");
   if (layout == "parallel.pipeline=2" && ranks != 2) return;

@@ -71,19 +71,19 @@ class Unwilling final : public Optimizer {
 
 }  // namespace
 
-TEST_CASE("keys that nothing in a program honours are refused with what to do instead") {
+TEST_CASE("keys without an effect in a program are refused with the alternative") {
   const auto refusal = [](const std::string& more, const std::vector<std::string>& settings = {}) {
     const Config config(more);
     return error_of<UserError>([&] { initialize(small_model(), config.file(), settings); });
   };
   CHECK_THAT(refusal("compare: [train.steps=5]\n"),
-             Contains("config.yaml:5") && Contains("which does nothing in a program: `strata compare` trains these") &&
+             Contains("config.yaml:5") && Contains("which has no effect in a program: `strata compare` trains these") &&
                  Contains("start the program once for each"));
-  CHECK_THAT(refusal("", {"memory_budget=1GiB"}), Contains("memory_budget is") && Contains("which does nothing"));
+  CHECK_THAT(refusal("", {"memory_budget=1GiB"}), Contains("memory_budget is") && Contains("which has no effect"));
   CHECK(refusal("metrics: {csv: \"\"}\nexport: \"\"\ncompare: []\n") == "");
 }
 
-TEST_CASE("plugins of an engine that cannot be made stop before what they were given goes") {
+TEST_CASE("plugins of a failed engine shut down before their inputs are destroyed") {
   const Config config;
   auto model = std::make_unique<SequentialModel>(vocabulary);
   model->add<EmbeddingLayer>("embedding", vocabulary, width);
@@ -129,7 +129,7 @@ TEST_CASE("a program's own plugins are named by the config, with options") {
   CHECK_THAT(error_of<Bug>([&] { initialize(small_model(), good.file(), {}, twice); }), Contains("twice"));
 }
 
-TEST_CASE("what a config and a program may say of the model and the data") {
+TEST_CASE("a config and a program may not both set the model and the data") {
   const Config config;
   CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {"model.plugin=gpt_neox"}); }),
              Contains("model.plugin is \"gpt_neox\""));
@@ -140,7 +140,7 @@ TEST_CASE("what a config and a program may say of the model and the data") {
   CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(5), config.file()); }),
              Contains("layer"));
   Engine engine = initialize(small_model(), config.file());
-  CHECK_THAT(refusal([&] { engine.batches(); }), Contains("data.path is not given"));
+  CHECK_THAT(refusal([&] { engine.batches(); }), Contains("data.path is not set"));
   CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(0), config.file()); }),
              Contains("vocabulary"));
   auto narrow = std::make_unique<SequentialModel>(5);

@@ -93,7 +93,7 @@ void check_layouts(const std::vector<SavedOn>& places, const std::vector<std::st
 
 }  // namespace
 
-TEST_CASE("what is read on another number of ranks and saved again is the same bit for bit") {
+TEST_CASE("a checkpoint read and saved on other ranks is the same bit for bit") {
   const std::string optimizer = GENERATE("adafactor", "adamw", "muon");
   const std::vector<SavedOn> places{{1, {"partitioner.plugin=ddp"}},
                                     {3, {"partitioner.plugin=zero3"}},
@@ -104,7 +104,7 @@ TEST_CASE("what is read on another number of ranks and saved again is the same b
 }
 
 // The vocabulary is odd, and q, k and v lie one after the other in a parameter whose heads are shared.
-TEST_CASE("a checkpoint is of whole parameters, whatever the tensor-parallel ranks that wrote it") {
+TEST_CASE("a checkpoint holds whole parameters, with any tensor parallelism") {
   const std::string tied = GENERATE("true", "false"), optimizer = GENERATE("adamw", "adafactor");
   const std::vector<SavedOn> places{
       {4, {"parallel.tensor=2", "parallel.sequence=true", "partitioner.plugin=zero3"}},
@@ -118,7 +118,7 @@ TEST_CASE("a checkpoint is of whole parameters, whatever the tensor-parallel ran
                 "transformer.h.1.attn.c_attn.weight " + std::string(optimizer == "adamw" ? "exp_avg" : "row_var"));
 }
 
-TEST_CASE("every optimizer goes on from its checkpoint with the same bits, and another number of ranks reads them") {
+TEST_CASE("every optimizer resumes with the same bits, on another number of ranks too") {
   const auto [optimizer, more] = GENERATE(table<std::string, std::vector<std::string>>(
       {{"adafactor", {}},
        {"adagrad", {}},

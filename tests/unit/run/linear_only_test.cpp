@@ -56,7 +56,7 @@ std::vector<double> losses(const std::string& partitioner, const std::string& us
 
 }  // namespace
 
-TEST_CASE("a weight that is linear_only and gets no gradient from linear() is refused, and else trains as others do") {
+TEST_CASE("a linear_only weight without a gradient from linear() is refused") {
   for (const std::string partitioner : {"ddp", "zero3"}) {
     CHECK_THAT(error_of([&] { losses(partitioner, "elsewhere", true); }),
                Contains("hidden says that hidden.weight is linear_only and uses it in another way"));

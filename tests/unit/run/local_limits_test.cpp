@@ -4,7 +4,7 @@
 
 namespace local_training {
 
-TEST_CASE("a local run resumes bit by bit, from a step after which weights were averaged and from one between") {
+TEST_CASE("a local run resumes bit by bit, at an average and between two") {
   for (const auto& [layout, at, outer] :
        every_pair(layouts(), std::vector{3, 4, 5}, std::vector{Outer{}, Outer{.steps = 4, .fragments = 2}})) {
     CAPTURE(layout.settings, outer.fragments, at);
@@ -18,7 +18,7 @@ TEST_CASE("a local run resumes bit by bit, from a step after which weights were 
   }
 }
 
-TEST_CASE("evaluations and exports have the weights that groups had in common last, and the training goes on") {
+TEST_CASE("evaluations and exports use the groups' last common weights") {
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.settings);
     const Config config;
@@ -37,7 +37,7 @@ TEST_CASE("evaluations and exports have the weights that groups had in common la
   }
 }
 
-TEST_CASE("a checkpoint of groups that train by themselves is refused by another number of them, and by none") {
+TEST_CASE("a checkpoint of local training needs the same number of groups") {
   const Config config;
   const Layout four{4, 1, 1, {}}, two{2, 2, 2, {}};
   for (const int at : {3, 4}) {
@@ -45,8 +45,8 @@ TEST_CASE("a checkpoint of groups that train by themselves is refused by another
     trained(config, two, of_run(config, two, {}), {.until = at, .saves = folder});
     const What what{.resumes = folder + "/step-" + std::to_string(at)};
     CHECK_THAT(error_of([&] { trained(config, four, of_run(config, four, {}), what); }),
-               Contains("holds what each of 2 groups of ranks has that train by themselves") &&
-                   Contains("this run has what each of 4 groups"));
+               Contains("holds state of each of 2 groups of ranks that train independently") &&
+                   Contains("this run has state of each of 4 groups"));
     CHECK_THAT(error_of([&] { trained(config, two, of_both(config, two), what); }),
                Contains("this run has one optimizer state for all ranks") && Contains("strata checkpoint export"));
   }
@@ -55,7 +55,7 @@ TEST_CASE("a checkpoint of groups that train by themselves is refused by another
              Contains("holds one optimizer state for all ranks"));
 }
 
-TEST_CASE("what cannot be combined with local training is refused, with the rule and what to do") {
+TEST_CASE("conflicts with local training are refused with the rule and the remedy") {
   const Config config;
   const Layout two{2, 1, 1, {}};
   const auto said = [&](const std::vector<std::string>& more, const Outer& outer) {
@@ -70,14 +70,14 @@ TEST_CASE("what cannot be combined with local training is refused, with the rule
   };
   const std::string and_local = ", and step_policy is local: ";
   refused({"partitioner.plugin=zero1"},
-          "with its options partitioner/zero1 has no ranks that own the same slices" + and_local,
+          "with its options, partitioner/zero1 has no two ranks that own the same slices" + and_local,
           "groups of ranks that together hold one full copy of the weights", "replicates across them");
-  refused({"partitioner.hybrid.secondary_shard=true"}, "with its options partitioner/hybrid has no ranks", "", "");
+  refused({"partitioner.hybrid.secondary_shard=true"}, "with its options, partitioner/hybrid has no two ranks", "", "");
   refused({"partitioner.hybrid.shard_size=2"},
           "partitioner/hybrid makes one group of the 2 data-parallel ranks" + and_local, "two groups or more",
-          "make the groups smaller or take more ranks");
+          "use smaller groups or more ranks");
   refused({"optimizer.plugin=lamb"}, "optimizer/lamb needs sums over the ranks of a stage" + and_local,
-          "several groups", "choose an optimizer that updates each piece by itself");
+          "several groups", "choose an optimizer that updates each piece independently");
   refused({"optimizer.plugin=schedule_free"},
           "optimizer/schedule_free trains at other weights than its masters" + and_local, "averages the master weights",
           "choose an optimizer that trains at its masters");

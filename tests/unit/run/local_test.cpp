@@ -182,7 +182,7 @@ double masters_apart(const Trained& found, const Trained& expected) {
 
 }  // namespace
 
-TEST_CASE("groups that train by themselves compute what as many trainings and an outer step written by hand do") {
+TEST_CASE("groups that train by themselves compute separate trainings plus an outer step") {
   const Outer outer = GENERATE(Outer{}, Outer{.steps = 4, .fragments = 2}, Outer{1, 1, 1.0, 0.0});
   for (const Layout& layout : layouts()) {
     CAPTURE(layout.ranks(), layout.settings, outer.steps, outer.fragments);
@@ -226,7 +226,7 @@ TEST_CASE("after every step, without momentum and at rate 1, all groups have the
   CHECK(different > 0);
 }
 
-TEST_CASE("groups send the weights once in local.steps steps, as the plan says, which counts what they keep") {
+TEST_CASE("groups send the weights once in local.steps steps, as planned") {
   for (const Layout& layout : layouts()) {
     const Config config;
     const Trained summed = trained(config, layout, of_both(config, layout));

@@ -22,7 +22,7 @@ std::vector<double> losses_of(Engine& engine, unsigned begin, unsigned end) {
 
 }  // namespace
 
-TEST_CASE("a cycled momentum trains otherwise than the optimizer's own, and resumes bit by bit") {
+TEST_CASE("a cycled momentum changes the training and resumes bit by bit") {
   const std::string optimizer = GENERATE("optimizer={plugin: adamw}", "optimizer={plugin: sgd, sgd: {momentum: 0.9}}");
   CAPTURE(optimizer);
   const Config config;

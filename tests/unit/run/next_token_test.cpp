@@ -86,7 +86,7 @@ Engine mute_engine(const Config& config, std::int64_t given) {
 
 }  // namespace
 
-TEST_CASE("the logits are those of a plain computation, and every rank of any layout knows them") {
+TEST_CASE("the logits equal a plain computation's on every rank of any layout") {
   const std::vector<LaidOut> layouts{
       {1, {}},
       {3, {"partitioner.plugin=zero3"}},
@@ -101,7 +101,7 @@ TEST_CASE("the logits are those of a plain computation, and every rank of any la
 }
 
 // The vocabulary is odd. The loss is another computation, over the vocabulary of all ranks by sums of its parts.
-TEST_CASE("the logits say the loss of any next token, where ranks share layers, vocabulary and tokens") {
+TEST_CASE("the logits give the loss of any next token, in any layout") {
   const std::string precision = GENERATE("fp32", "bf16"), tied = GENERATE("true", "false");
   const std::vector<std::string> settings{
       "model.plugin=gpt2",    "model.hidden_size=24",         "model.layers=3",
@@ -139,7 +139,7 @@ TEST_CASE("asking for logits leaves no trace in the training") {
   }
 }
 
-TEST_CASE("what is asked wrongly is refused at its line") {
+TEST_CASE("invalid requests are refused at their line") {
   const Config config;
   Engine engine = initialize(small_model(), config.file());
   CHECK_THAT(refusal([&] { engine.next_token_logits({}); }), Contains("0 tokens were given"));
@@ -150,10 +150,10 @@ TEST_CASE("what is asked wrongly is refused at its line") {
              Contains("hold 11; the model's vocabulary is 0 to 10"));
   CHECK_THAT(refusal([&] { engine.next_token_logits({-1}); }), Contains("hold -1"));
   (void)engine.forward(random_batch(1));
-  CHECK_THAT(refusal([&] { engine.next_token_logits({1}); }), Contains("a step is under way"));
+  CHECK_THAT(refusal([&] { engine.next_token_logits({1}); }), Contains("a step is in progress"));
 }
 
-TEST_CASE("a model that gives no logits is named, and what to do") {
+TEST_CASE("a model without logits is refused by name with the remedy") {
   const Config config;
   Engine engine = mute_engine(config, 0);
   const std::string told = error_of([&] { engine.next_token_logits({1}); });

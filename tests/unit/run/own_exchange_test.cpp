@@ -115,7 +115,7 @@ void check_same(const Trained& one, const Trained& other) {
 
 }  // namespace
 
-TEST_CASE("ranks that share an optimizer's state and send signs come to the bits of ranks that each have all of it") {
+TEST_CASE("ranks that share state and send signs equal ranks with all of it") {
   const auto [ranks, more] =
       GENERATE(table<int, std::vector<std::string>>({{1, {}},
                                                      {2, {"precision.plugin=bf16"}},
@@ -163,7 +163,7 @@ TEST_CASE("the norm of gradients that ranks keep counts each of them once") {
   }
 }
 
-TEST_CASE("an update that is skipped changes nothing of what ranks that share the state send") {
+TEST_CASE("skipped updates leave the messages of ranks that share state unchanged") {
   const Config config;
   const std::vector<std::string> fp16{"precision.plugin=fp16", "precision.fp16.initial_scale_power=14",
                                       "precision.fp16.hysteresis=1", "precision.fp16.loss_scale_window=2"};
@@ -173,7 +173,7 @@ TEST_CASE("an update that is skipped changes nothing of what ranks that share th
   CHECK(skipped != reference.applied.end());
 }
 
-TEST_CASE("a partitioner that gives a rank too little of what an exchanging optimizer needs is refused") {
+TEST_CASE("a partitioner with too small a share for an exchanging optimizer is refused") {
   const Config config;
   const int ranks = GENERATE(1, 2);
   const auto said = [&](const std::string& optimizer, const std::string& partitioner) {
@@ -185,16 +185,14 @@ TEST_CASE("a partitioner that gives a rank too little of what an exchanging opti
     CAPTURE(name);
     CHECK_THAT(said("onebit_adam", "{plugin: " + name + (name == "hybrid" ? ", shard_size: 1}" : "}")),
                Contains("partitioner/" + name +
-                        " gives each rank a part of summed gradients, and optimizer/onebit_adam sends momenta of its "
-                        "own in place of gradients: every rank needs its own gradient of every element; choose a "
-                        "partitioner that can leave every rank its own gradient of all elements, or choose another "
-                        "optimizer"));
+                        " cannot leave gradients unreduced, and optimizer/onebit_adam does its own communication: each "
+                        "rank needs its own, unreduced gradient of all elements; choose a partitioner that can leave "
+                        "gradients unreduced, or choose another optimizer"));
   }
   CHECK_THAT(said("onebit_adam", "{plugin: zero2, gradient_reduction: last_micro_batch}"),
-             Contains("a part of summed gradients"));
+             Contains("cannot leave gradients unreduced"));
   CHECK_THAT(said("zero_one_adam", "zero1"),
-             Contains("partitioner/zero1 gives each rank a part of the optimizer's state, and "
-                      "optimizer/zero_one_adam sends momenta of its own in place of gradients: every rank trains at "
-                      "weights of its own, and needs every element; choose a partitioner in which every rank "
-                      "owns every element"));
+             Contains("partitioner/zero1 shards optimizer state, and optimizer/zero_one_adam does its own "
+                      "communication: each rank trains at its own weights and needs all elements; choose a partitioner "
+                      "in which every rank owns every element"));
 }

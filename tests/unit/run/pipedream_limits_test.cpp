@@ -28,7 +28,7 @@ TEST_CASE("the copies of weights are in the ledger, and the dry run counts them"
   }
 }
 
-TEST_CASE("what cannot be where stages update within the step is refused on all ranks, with what to do") {
+TEST_CASE("limits of stages that update within the step are refused on all ranks") {
   const Config config;
   const PipedLayout layout{2, 1, {}};
   const auto said = [&](const std::vector<std::string>& more, const char* version = "stash") {
@@ -37,12 +37,12 @@ TEST_CASE("what cannot be where stages update within the step is refused on all 
     return error_of<UserError>([&] { run_of_stack(config, layout, settings); });
   };
   CHECK_THAT(said({"train.clip=1"}),
-             Contains("train.clip is 1, and scheduler/pipedream updates within the step: no stage "
-                      "knows the norm of the whole gradient before its update; set train.clip: 0"));
+             Contains("train.clip is 1, and scheduler/pipedream updates within the step: the norm of the whole "
+                      "gradient is known only after the updates; set train.clip: 0"));
   CHECK_THAT(said({"step_policy=delayed"}),
              Contains("step_policy is not plain, and") && Contains("set step_policy: plain"));
   CHECK_THAT(said({"precision.plugin=fp16"}),
-             Contains("precision/fp16 finds its loss scale by steps that overflow") && Contains("a fixed loss scale"));
+             Contains("precision/fp16 finds its loss scale by steps that overflow") && Contains("a static loss scale"));
   CHECK_THAT(said({"partitioner.plugin=zero3"}),
              Contains("partitioner/zero3 releases parameters") && Contains("ZeRO stage 1 or 2"));
   CHECK_THAT(said({"model.plugin=tied_stack"}),
@@ -51,7 +51,7 @@ TEST_CASE("what cannot be where stages update within the step is refused on all 
   CHECK_THAT(said({"scheduler.pipedream.micro_batches_per_update=5"}),
              Contains("micro_batches_per_update is 5 and does not divide the 12 micro-batches of a step"));
   CHECK_THAT(said({"scheduler.pipedream.micro_batches_per_update=1"}, "2bw"),
-             Contains("version is 2bw, which needs at least as many as there are stages, 2"));
+             Contains("version is 2bw, which needs at least 2, the number of stages"));
   CHECK(said({"precision.plugin=fp16", "precision.fp16.loss_scale=64"}).empty());
 }
 

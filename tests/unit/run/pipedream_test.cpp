@@ -97,7 +97,7 @@ void check_same_bits(const PipedRun& one, const PipedRun& other, std::size_t fro
 
 }  // namespace
 
-TEST_CASE("pipedream computes what autograd with the same delays does in one process") {
+TEST_CASE("pipedream equals autograd with the same delays in one process") {
   const std::string version = GENERATE("stash", "vertical", "2bw"), optimizer = GENERATE("sgd", "adamw");
   const Config config;
   for (const int stages : {2, 3, 4})
@@ -111,7 +111,7 @@ TEST_CASE("pipedream computes what autograd with the same delays does in one pro
     }
 }
 
-TEST_CASE("pipedream takes several micro-batches for an update, and its versions differ by more than rounding") {
+TEST_CASE("pipedream updates after several micro-batches, and its versions differ") {
   const Config config;
   const PipedLayout layout{3, 2, {"partitioner.plugin=zero1"}};
   std::vector<Stacked> ends;
@@ -143,7 +143,7 @@ TEST_CASE("pipedream on one stage is training with small batches, whole or in pa
       stack());
 }
 
-TEST_CASE("recomputation changes no bit of pipedream, and an optimizer with sums gives the same on every layout") {
+TEST_CASE("recomputation and the layout change no result of pipedream") {
   const Config config;
   const std::string version = GENERATE("stash", "vertical", "2bw");
   CAPTURE(version);

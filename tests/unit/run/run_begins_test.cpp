@@ -44,7 +44,7 @@ std::int64_t optimizer_bytes(const Ledger& ledger) {
 
 }  // namespace
 
-TEST_CASE("a plugin sees the run's device and memory before it works, and a dry run counts what it takes") {
+TEST_CASE("a plugin gets the run's device and memory first, and a dry run counts it") {
   const Config config;
   const std::vector<std::string> settings{config.data(), "optimizer.plugin=asking"};
   const auto plugins = [] {

@@ -163,7 +163,7 @@ TEST_CASE("a step that overflows in fp16 on one stage is taken back on all") {
   CHECK(speculative.made_again < 24);
 }
 
-TEST_CASE("what was made of the next step is forgotten where something else comes in between") {
+TEST_CASE("work ahead on the next step is dropped when another call intervenes") {
   const Config config;
   std::vector<std::string> settings{"scheduler.plugin=zero_bubble_v", "parallel.pipeline=2", "partitioner.plugin=zero3",
                                     "validation.path=" + config.tokens(), "validation.every=3"};

@@ -117,7 +117,7 @@ void check_parts(const std::map<int, Weights>& parts, const Weights& whole, doub
 
 }  // namespace
 
-TEST_CASE("a delayed run computes what autograd and a late update written by hand do") {
+TEST_CASE("a delayed run equals autograd with a late update written by hand") {
   const std::string optimizer = GENERATE("sgd", "adamw");
   const bool in_parts = GENERATE(false, true);
   CAPTURE(optimizer, in_parts);
@@ -193,7 +193,7 @@ TEST_CASE("a delayed run is the same on every layout") {
       }
 }
 
-TEST_CASE("a delayed run resumes bit by bit, and on other ranks with the same gradient kept") {
+TEST_CASE("a delayed run resumes bit by bit, on other ranks too") {
   const Config config;
   const std::string partitioner = "partitioner.plugin=" + GENERATE(as<std::string>(), "ddp", "zero3");
   const std::string optimizer = "optimizer.plugin=" + GENERATE(as<std::string>(), "adamw", "adafactor");
@@ -237,8 +237,8 @@ TEST_CASE("a checkpoint of a delayed run belongs to delayed runs; one of a plain
   const std::string pending = first.save_checkpoint();
   Engine second = initialize(small_model(), config.file(), {plain});
   CHECK_THAT(error_of<UserError>([&] { second.resume(pending); }),
-             Contains("step-2: was saved with step_policy = delayed and holds a gradient whose update is still to be "
-                      "made, and this run has plain; set step_policy: delayed"));
+             Contains("step-2: was saved with step_policy = delayed and holds a gradient with a pending update, and "
+                      "this run has plain; set step_policy: delayed"));
 
   Engine third = initialize(small_model(), config.file(), {plain, "checkpoint.path=" + (config / "plain")});
   for (unsigned step = 0; step < 2; ++step) third.train_batch(random_batches(step));
@@ -253,7 +253,7 @@ TEST_CASE("a checkpoint of a delayed run belongs to delayed runs; one of a plain
   });
 }
 
-TEST_CASE("the gradient of a step that overflows in fp16 is dropped, not that of its neighbours") {
+TEST_CASE("only the gradient of the step that overflows in fp16 is dropped") {
   const Config config;
   int skipped = 0;
   std::string saved;

@@ -173,7 +173,7 @@ const Names all_moves{"", "parameters", "optimizer", "activations", "parameters 
 
 }  // namespace
 
-TEST_CASE("no stream touches memory that another one still writes, or writes what another still reads") {
+TEST_CASE("streams neither touch memory being written nor write memory being read") {
   const Config config;
   Names partitioners;
   for (const Variant& variant : variants())
@@ -202,14 +202,14 @@ TEST_CASE("no step policy and no copy of older weights leaves two streams unorde
     CHECK(try_run(config, groups_of_one, "", "cpu", "two ranks", precision, "local") == "");
 }
 
-TEST_CASE("weights that travel in 8 bits, and magnitudes of all ranks, leave no two streams unordered") {
+TEST_CASE("weights sent in 8 bits leave no two streams unordered") {
   const Config config;
   for (const std::string option : {"precision.fp8.gather=fp8", "precision.fp8.scaling=delayed"})
     for (const std::string partitioner : {"zero1", "zero3"})
       CHECK(try_run(config, {partitioner, {option}}, "", "cpu", "two ranks", "fp8", "plain") == "");
 }
 
-TEST_CASE("what rests on a disk comes back as it left") {
+TEST_CASE("data on a disk come back unchanged") {
   const Config config;
   for (const std::string partitioner : {"zero2", "zero3"}) {
     const auto losses = [&](const std::string& moves) {

@@ -35,7 +35,7 @@ class Counting final : public Optimizer {
 
 }  // namespace
 
-TEST_CASE("a stage whose parameters have no sums updates them, and the others' are whole in every step") {
+TEST_CASE("a stage updates parameters without sums, and the sums of others are whole") {
   const Config config;
   on_engines(
       4, config.file(),

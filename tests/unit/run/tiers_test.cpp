@@ -150,7 +150,7 @@ std::int64_t held(const Ledger& ledger, Category category, Tier tier) {
 
 }  // namespace
 
-TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has every bit of the run without") {
+TEST_CASE("offloaded parameters, gradients and optimizer state change no bit") {
   const Config config;
   const auto works = [](const std::string& scheduler, int ranks, auto&&...) {
     return scheduler == "1f1b" || ranks % 2 == 0;
@@ -184,7 +184,7 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
   }
 }
 
-TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit of the run without") {
+TEST_CASE("offloaded inputs of recomputed layers change no bit") {
   const Config config;
   const auto works = [](const std::string& scheduler, int ranks, auto&&...) {
     if (scheduler == "dualpipe_v" && ranks == 4) return false;  // 3 micro-batches are too few
@@ -215,7 +215,7 @@ TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit o
   }
 }
 
-TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole layers of it") {
+TEST_CASE("parts of parameters and optimizer state are offloaded by whole layers") {
   const Config config;
   for (const auto& [ratio, parameters, ranks, policy, precision] :
        every_pair(Names{"0", "0.3", "0.5", "1"}, std::vector{false, true}, std::vector{1, 3}, Names{"plain", "delayed"},
@@ -241,7 +241,7 @@ TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole la
   }
 }
 
-TEST_CASE("gradients of which a part stays, and updates of which a part ends the step, change no bit") {
+TEST_CASE("partly resident gradients and partly deferred updates change no bit") {
   const Config config;
   const auto is_not_refused = [](const std::string& policy, const std::string& at_end, auto&&...) {
     return policy == "plain" || at_end == "0";
@@ -266,7 +266,7 @@ TEST_CASE("gradients of which a part stays, and updates of which a part ends the
   }
 }
 
-TEST_CASE("how much is updated at a time and comes ahead changes no bit, and the plan counts it") {
+TEST_CASE("the sizes of updates and prefetches change no bit and are planned") {
   const Config config;
   for (const auto& [elements, optimizer, ahead, ranks, policy] :
        every_pair(Names{"1", "7", "100", "1000000"}, Names{"adamw", "adafactor", "muon", "schedule_free"},
@@ -291,8 +291,7 @@ TEST_CASE("parameters rest elsewhere only under a partitioner that releases them
           Catch::Contains("releases_parameters"));
 }
 
-TEST_CASE(
-    "after an error, also a caught one, a rank stops its groups before its memory goes; one that ends well does not") {
+TEST_CASE("a rank stops its groups before freeing memory only after an error") {
   const Config config;
   const bool fails = GENERATE(false, true), caught = GENERATE(false, true);
   stops_at_free.clear();

@@ -128,7 +128,7 @@ std::vector<Layout> layouts() {
 
 }  // namespace
 
-TEST_CASE("weights to evaluate at are written when nothing sends those of the step any more") {
+TEST_CASE("evaluation weights are written after the step's own are sent") {
   const Config config;
   on_engines(
       2, config.file(), with_model(config, {"partitioner.plugin=zero2"}),
@@ -141,7 +141,7 @@ TEST_CASE("weights to evaluate at are written when nothing sends those of the st
       far(), fakes::Movement::AtWait);
 }
 
-TEST_CASE("an evaluation has the averages that are exported, and the training goes on as without it") {
+TEST_CASE("an evaluation uses the exported averages and leaves the training unchanged") {
   for (const auto& [ranks, settings] : layouts()) {
     const Config config;
     CAPTURE(ranks, settings);
@@ -174,8 +174,7 @@ TEST_CASE("a run whose optimizer trains elsewhere resumes bit by bit, also when 
   }
 }
 
-TEST_CASE(
-    "the master weights of an optimizer that trains elsewhere are memory of their own, and the plan counts them") {
+TEST_CASE("master weights of an optimizer that trains elsewhere are planned memory") {
   const auto held = [](const Ledger& ledger) {
     return ledger.now[static_cast<std::size_t>(Category::Optimizer)][static_cast<std::size_t>(Tier::Device)];
   };

@@ -103,7 +103,7 @@ TEST_CASE("a step in parts equals a whole one bit for bit") {
   }
 }
 
-TEST_CASE("a ds_config's auto and memory_budget hold for a program: the memory changes no result") {
+TEST_CASE("a ds_config's auto and memory_budget apply to a program and change no result") {
   accept_deepspeed_configs();
   const Config config;
   const std::string file = config / "ds_config.json";

@@ -236,7 +236,7 @@ TEST_CASE("sums over whole parameters are those of one process where tensor-para
 
 // Weights of q, k and v head by head, one after the other, and apart with fewer heads of k and v; cut by rows, by
 // columns.
-TEST_CASE("matrices of which tensor-parallel ranks have parts are updated whole") {
+TEST_CASE("matrices split over tensor-parallel ranks are updated whole") {
   const Config config;
   const std::string model = GENERATE("gpt_neox", "gpt2", "llama");
   std::vector<std::string> one{"model.plugin=" + model, "model.tie_embeddings=true", "model.seq_len=6"};
@@ -294,7 +294,7 @@ TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit
   }
 }
 
-TEST_CASE("a checkpoint of blocks is read on any ranks, and on tensor-parallel ones whose parts hold whole blocks") {
+TEST_CASE("a checkpoint of blocks is read on any ranks that hold whole blocks") {
   const Config config;
   const std::vector<std::pair<int, std::vector<std::string>>> places{
       {1, {"partitioner.plugin=ddp", "train.micro_batch=12"}},
@@ -325,7 +325,7 @@ TEST_CASE("a checkpoint of blocks is read on any ranks, and on tensor-parallel o
   }
 }
 
-TEST_CASE("what would cut within blocks or matrices is refused, in a plan too") {
+TEST_CASE("cuts within blocks or matrices are refused, in a plan too") {
   const Config config;
   const auto refused = [&](const std::string& optimizer, int ranks, const std::vector<std::string>& settings) {
     const std::string text = error_of([&] { trained_in_units(config, optimizer, ranks, settings, 64, 1); });

@@ -47,16 +47,16 @@ TEST_CASE("1f1b: several chunks a stage, and fewer layers than stages, are refus
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {5, 1, 4}), UserError);
 }
 
-TEST_CASE("pipedream: 2bw lacks the update before a micro-batch's own, and needs as many micro-batches as stages") {
+TEST_CASE("pipedream: 2bw is one update late and needs as many micro-batches as stages") {
   const Loaded two_buffers = scheduler("pipedream", {{"version", "2bw"}});
   CHECK(two_buffers->order({2, 1, 6}, 1) ==
         parse_compute_order("F1.0 B1.0 F1.1 B1.1 U1.1 F1.2 B1.2 F1.3 B1.3 U1.3 F1.4@1 B1.4@1 F1.5@1 B1.5@1 U1.5"));
   CHECK_THROWS_WITH(
       two_buffers->order({4, 1, 6}, 0),
-      Catch::Contains("micro_batches_per_update is 4, as there are stages, and does not divide the 6 micro-batches"));
+      Catch::Contains("micro_batches_per_update is 4, the number of stages, and does not divide the 6 micro-batches"));
   CHECK_THROWS_WITH(
       scheduler("pipedream", {{"version", "2bw"}, {"micro_batches_per_update", "3"}})->order({4, 1, 6}, 0),
-      Catch::Contains("2bw, which needs at least as many as there are stages, 4"));
+      Catch::Contains("2bw, which needs at least 4, the number of stages"));
   CHECK(scheduler("pipedream", {{"micro_batches_per_update", "2"}})->order({1, 1, 4}, 0) ==
         parse_compute_order("F0.0 B0.0 F0.1 B0.1 U0.1 F0.2@1 B0.2@1 F0.3@1 B0.3@1 U0.3"));
 }
@@ -76,8 +76,10 @@ TEST_CASE("interleaved_1f1b: groups of micro-batches pass a stage's chunks in tu
 }
 
 TEST_CASE("interleaved_1f1b: too few micro-batches, and groups that leave a small rest, are refused") {
-  CHECK_THROWS_WITH(scheduler("interleaved_1f1b")->order({4, 2, 3}, 0),
-                    Catch::Contains("4; 3 micro-batches per step (train.accumulation) do not make such groups"));
+  CHECK_THROWS_WITH(
+      scheduler("interleaved_1f1b")->order({4, 2, 3}, 0),
+      Catch::Contains(
+          "4, the number of stages; 3 micro-batches per step (train.accumulation) cannot be split into such groups"));
   const auto with_group = [](const std::string& group) {
     return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_interleaved_1f1b.so"),
                   {{"micro_batch_group", group}});

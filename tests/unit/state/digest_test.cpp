@@ -6,7 +6,7 @@
 
 using namespace strata;
 
-TEST_CASE("digests of parts add up to the whole's, whatever the format and wherever it is cut") {
+TEST_CASE("digests of parts add up to the whole's, for any format and cut") {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kByte}) {
     const at::Tensor values = at::arange(600'000).remainder(251).to(dtype);
     const state::Digest digest(values);

@@ -76,7 +76,7 @@ TEST_CASE("values are those of the published generator") {
   }
 }
 
-TEST_CASE("normal values are what Box-Muller in double precision makes of the words") {
+TEST_CASE("normal values equal Box-Muller in double precision") {
   const std::int64_t elements = 40000;
   const at::Tensor uniform =
       values(parameter("w", elements, Initializer::uniform(0.0, 1.0))).to(at::kDouble);  // 24 of the 32 bits

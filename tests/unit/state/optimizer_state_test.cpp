@@ -78,7 +78,7 @@ TEST_CASE("an optimizer cannot name a state as the kept gradient is called in ch
                     Catch::Contains("the optimizer names a state \"kept_gradient\", as the engine's own is called"));
 }
 
-TEST_CASE("a state of the whole parameter is whole for every piece, and a vector's takes only its elements") {
+TEST_CASE("a state per parameter is whole on each piece, one per element is cut") {
   TwoAndFrozen model;
   const RowOptimizer optimizer;
   state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, optimizer, model.memory.buffers);
@@ -110,7 +110,7 @@ TEST_CASE("a part of a piece has its elements and its whole states") {
   CHECK((bias.info.begin == 0 && bias.info.end == 2 && bias.state[0].numel() == 2));
 }
 
-TEST_CASE("what another stage counts is measured and not counted") {
+TEST_CASE("another stage's parameters are measured and not counted") {
   TwoAndFrozen model;
   const RowOptimizer optimizer;
   state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, model.memory.buffers, {model.flat().info().id});
@@ -132,7 +132,7 @@ class BlockOptimizer final : public Optimizer {
 
 }  // namespace
 
-TEST_CASE("a state of blocks has one element for each, and what is counted and measured are whole units") {
+TEST_CASE("a state of blocks has one element per block and counts whole units") {
   ListedLayer layer{{{"bias", {6}}, {"weight", {3, 10}}}};
   Fp32 precision;
   state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU, false, {}, 0, 1,

@@ -65,7 +65,7 @@ TEST_CASE("without rules all is as the model says") {
   CHECK_THROWS_AS(rules.of("other.weight"), Bug);
 }
 
-TEST_CASE("later rules win, each in what it says") {
+TEST_CASE("later rules win, key by key") {
   const ParameterRules rules = applied({rule({"*"}, {}, 0.5, 0.1), rule({"*.bias", "*norm*"}, {}, {}, 0.0),
                                         rule({"blocks.?.norm.bias"}, false), rule({"blocks.1.*"}, true, 2.0)});
   CHECK(rules.of("blocks.0.dense.weight").weight_decay == 0.1);
@@ -87,14 +87,14 @@ TEST_CASE("names in files and of tied parameters count") {
   }
 }
 
-TEST_CASE("what fits nothing names the nearest, of each role one") {
+TEST_CASE("an unmatched pattern names the nearest parameters, one per role") {
   CHECK(refusal({rule({"*.bias"}, false), rule({"*.dense.biass"}, false)}) ==
-        "t.yaml:9:5: parameters[0].match: \"*.dense.biass\" fits no parameter of this model (* stands for any "
-        "letters); the nearest are "
-        "blocks.0.dense.bias, blocks.0.dense.weight, blocks.0.norm.bias");
-  CHECK(refusal({rule({"*.bias", "blocks.2.*"}, false)}).find("\"blocks.2.*\" fits no parameter") != std::string::npos);
+        "t.yaml:9:5: parameters[0].match: \"*.dense.biass\" matches no parameter of this model (* matches any text); "
+        "the nearest are blocks.0.dense.bias, blocks.0.dense.weight, blocks.0.norm.bias");
+  CHECK(refusal({rule({"*.bias", "blocks.2.*"}, false)}).find("\"blocks.2.*\" matches no parameter") !=
+        std::string::npos);
   CHECK(refusal({rule({"Embed.weight"}, false)}).find("nearest are embed.weight") != std::string::npos);
-  CHECK(refusal({rule({""}, false)}).find("fits no parameter") != std::string::npos);
+  CHECK(refusal({rule({""}, false)}).find("matches no parameter") != std::string::npos);
 }
 
 TEST_CASE("something must be left to train") {

@@ -9,7 +9,7 @@
 
 using namespace strata;
 
-TEST_CASE("every two stages whose chunks follow each other exchange a message once, however the chunks lie") {
+TEST_CASE("stages of successive chunks exchange a message once, in any placement") {
   for (const std::vector<int>& stages : std::vector<std::vector<int>>{{0},
                                                                       {0, 0},
                                                                       {0, 1},

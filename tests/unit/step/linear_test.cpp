@@ -118,7 +118,7 @@ TEST_CASE("a buffer that holds nothing is written by the first product, and clea
   CHECK(buffer.isfinite().all().item<bool>());
 }
 
-TEST_CASE("a split backward leaves what is linear_only, and add() computes it without the weights") {
+TEST_CASE("a split backward leaves the linear part, which add() computes without weights") {
   Plain policy;
   Linear linear(policy, "precision/plain", 0);
   TwoProducts layer(true);

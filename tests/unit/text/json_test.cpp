@@ -32,7 +32,7 @@ TEST_CASE("JSON is read as it is written") {
   CHECK_FALSE(root.find("gone"));
 }
 
-TEST_CASE("what is no JSON is refused with file and place") {
+TEST_CASE("invalid JSON is refused with file and place") {
   CHECK_THAT(refusal("{\n \"a\": }"), Contains("a.json:2:7: is not valid JSON: "));
   CHECK_THAT(refusal(""), Contains("a.json:1:1: is not valid JSON: unexpected end of input"));
   CHECK_THAT(refusal("{}{}"), Contains("a.json:1:3: is not valid JSON"));

@@ -15,6 +15,6 @@ TEST_CASE("The nearest word") {
   CHECK(nearest("x", {}) == "");
   CHECK(suggestion("warmpu", {"base", "warmup"}) == "did you mean warmup?");
   CHECK(suggestion("entirely", {"base", "warmup"}) == "known: base, warmup");
-  CHECK(suggestion("x", {}) == "nothing is known here");
+  CHECK(suggestion("x", {}) == "no name is known here");
   CHECK_NOTHROW(suggestion(std::string(1 << 20, 'x'), {"base"}));
 }

@@ -8,7 +8,7 @@
 
 using namespace strata::text;
 
-TEST_CASE("control characters and what is no UTF-8 are escaped") {
+TEST_CASE("control characters and invalid UTF-8 are escaped") {
   CHECK(printable("plain, with\ttabs and\nlines") == "plain, with\ttabs and\nlines");
   CHECK(printable("\x1b]0;x\x07\r\x7f") == "\\u001b]0;x\\u0007\\u000d\\u007f");
   CHECK(printable("\xc2\x80\xc2\x9f\xc2\xa0") == "\\u0080\\u009f\xc2\xa0");
@@ -55,7 +55,7 @@ TEST_CASE("the line of a terminal is cleared by one command") {
   CHECK(out.str() == "\r\033[Kx");
 }
 
-TEST_CASE("what gloo logs by itself is left out") {
+TEST_CASE("gloo's own log lines are left out") {
   std::ostringstream shown;
   std::streambuf* const before = std::cerr.rdbuf(shown.rdbuf());
   print_only_what_is_printable();

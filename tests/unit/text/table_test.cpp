@@ -30,7 +30,7 @@ TEST_CASE("one table in three formats") {
   CHECK(text_of(example, TableFormat::Csv) == "name,n\na|b,7\n\"he said \"\"é\"\", then left\",1234\n");
 }
 
-TEST_CASE("formats by name, and what is no table") {
+TEST_CASE("formats have names, and an invalid table is an error") {
   CHECK(parse_table_format("markdown") == TableFormat::Markdown);
   CHECK_THROWS_AS(parse_table_format("html"), strata::UserError);
   CHECK_THROWS_AS(text_of(example, TableFormat::Json), strata::Bug);

@@ -76,7 +76,7 @@ TEST_CASE("a block's largest is kept and others are off by half a step at most")
   }
 }
 
-TEST_CASE("zeros and what is smaller than any scale become zeros, and nothing finite comes of what is not") {
+TEST_CASE("zeros and tiny values become zeros, and a block with NaN is not finite") {
   for (const int bits : {8, 4}) {
     const BlockCode code(6, {}, {bits, 3});
     const float tiny = std::numeric_limits<float>::min();

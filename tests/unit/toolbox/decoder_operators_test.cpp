@@ -61,7 +61,7 @@ TEST_CASE("rms_norm is x over the root of its mean square") {
   CHECK(apart(ours, plain, {leaf({rows, n}, at::kFloat), leaf({n}, at::kFloat)}) < 1e-5);
 }
 
-TEST_CASE("rms_norm adds its weight's gradient to a wider .grad, and gives equal bits for any number of threads") {
+TEST_CASE("rms_norm adds to a wider .grad, with equal bits for any number of threads") {
   at::manual_seed(1);
   const at::Tensor x = leaf({70, 40}, at::kBFloat16), weight = leaf({40}, at::kBFloat16);
   weight.mutable_grad() = at::zeros({40}, at::kFloat);
@@ -169,7 +169,7 @@ TEST_CASE("llama3's frequencies are those of its formula, at both ends and in be
   }
 }
 
-TEST_CASE("dropout depends on an element's number alone, drops as many as it says, and backward draws again") {
+TEST_CASE("dropout depends on the element's index, has its rate, and is redrawn backward") {
   const at::Tensor key = at::full({}, 77, at::kLong), x = at::ones({100, 200}).set_requires_grad(true);
   const at::Tensor y = dropout(x, 0.3, key, 1, 5000);
   const double kept = y.ne(0).to(at::kDouble).mean().item<double>();
@@ -183,7 +183,7 @@ TEST_CASE("dropout depends on an element's number alone, drops as many as it say
   CHECK(at::equal(dropout(at::ones({3}), 0.0, key, 0, 0), at::ones({3})));
 }
 
-TEST_CASE("attention with dropout of nearly nothing is attention, and does not depend on which heads are here") {
+TEST_CASE("attention with tiny dropout equals attention, with any cut of the heads") {
   at::manual_seed(1);
   const at::Tensor q = at::randn({2, 4, 6, 8}), k = at::randn({2, 4, 6, 8}), v = at::randn({2, 4, 6, 8});
   const at::Tensor key = at::full({}, 5, at::kLong);
@@ -238,7 +238,7 @@ TEST_CASE("a head that is cut over ranks has the loss and the gradients of the w
   CHECK(all.narrow(0, vocabulary, all.size(0) - vocabulary).eq(0).all().item<bool>());
 }
 
-TEST_CASE("the logits of a head that is cut over ranks are those of the whole, and say its loss") {
+TEST_CASE("the logits of a head cut over ranks equal the whole head's") {
   at::manual_seed(1);
   const int ranks = GENERATE(2, 3);
   const at::ScalarType dtype = GENERATE(at::kFloat, at::kBFloat16);

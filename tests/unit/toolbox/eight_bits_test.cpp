@@ -107,7 +107,7 @@ TEST_CASE("the formats have the numbers of their definitions, and each is rounde
   }
 }
 
-TEST_CASE("every number of bf16 is rounded to the nearest, half to even, and none beyond the largest") {
+TEST_CASE("every bf16 value rounds to nearest even and saturates") {
   const at::Tensor x = all_of_bf16();
   for (const auto& [format, name] : both)
     for (const double scale : {1.0, std::ldexp(1.0, 20), std::ldexp(1.0, -17), std::ldexp(1.0, 100), no_number}) {
@@ -118,7 +118,7 @@ TEST_CASE("every number of bf16 is rounded to the nearest, half to even, and non
     }
 }
 
-TEST_CASE("what is rounded goes through a byte, which is the format's code") {
+TEST_CASE("rounding equals encoding to the format's byte and decoding") {
   for (const auto& [format, name] : both)
     for (const double scale : {1.0, std::ldexp(1.0, 20), std::ldexp(1.0, -17), std::ldexp(1.0, 100), no_number}) {
       INFO(name << " scale " << scale);
@@ -141,7 +141,7 @@ TEST_CASE("what is rounded goes through a byte, which is the format's code") {
     }
 }
 
-TEST_CASE("what is rounded by its scale is left as it is when it is rounded by its own again") {
+TEST_CASE("rounding with a tensor's own scale is idempotent") {
   for (const auto& [format, name] : both)
     for (const double largest : {1.0, 1.74, 1.75, 1.76, 1.8, 1.82, 1.9, 1.94, 1.99}) {
       INFO(name << " " << largest);
@@ -175,7 +175,7 @@ TEST_CASE("a scale is the largest power of two that keeps a magnitude within the
   }
 }
 
-TEST_CASE("the largest magnitude is that of any element, and of what is not finite none") {
+TEST_CASE("the largest magnitude is over all elements, and not finite if one is not") {
   const at::Tensor x = at::randn({3, 50001}).to(at::kBFloat16);  // more than a thread takes
   x[1][40000] = -77.0;
   CHECK(largest_magnitude(x).item<float>() == 77.0F);
@@ -209,7 +209,7 @@ TEST_CASE("each block of 32 has a scale of its own, the last one too if it is sh
   }
 }
 
-TEST_CASE("a part of a tensor with a scale of its own is rounded as in the whole, but for its smallest numbers") {
+TEST_CASE("a part with its own scale rounds as the whole, but for its smallest numbers") {
   for (const auto& [format, name] : both) {
     INFO(name);
     const at::Tensor exponents = at::randint(-40, 0, {4096}).to(at::kFloat);

@@ -169,7 +169,7 @@ TEST_CASE("a tensor that autograd saved and split_heads overwrote is reported") 
                     Catch::Contains("modified by an inplace operation"));
 }
 
-TEST_CASE("attention equals softmax over what came before") {
+TEST_CASE("attention equals softmax over the earlier positions") {
   const Operator fast = [](const auto& t) { return strata::attention(t[0], t[1], t[2]); };
   const Operator plain = [](const auto& t) {
     const at::Tensor scores = at::matmul(t[0], t[1].transpose(2, 3)) / std::sqrt(static_cast<double>(t[0].size(3)));
@@ -199,7 +199,7 @@ TEST_CASE("linear_cross_entropy equals the reference for every chunk") {
   }
 }
 
-TEST_CASE("linear_cross_entropy keeps fp16 gradients that are small until the loss seed is applied") {
+TEST_CASE("linear_cross_entropy keeps small fp16 gradients until the loss seed applies") {
   // Every wrong token's logit is 17 below the right one's: a probability of 4e-8, which fp16 rounds by half of itself.
   const std::int64_t vocabulary = 61;
   const double seed = 65536.0 / 8.0;

@@ -106,7 +106,7 @@ TEST_CASE("layers are cut by weight, or as the config says") {
   CHECK(v.stage_of_chunk == std::vector<int>{0, 1, 1, 0});
 }
 
-TEST_CASE("stages of several chunks have about equal weights, whatever one layer weighs") {
+TEST_CASE("stages of several chunks have about equal weights, with any layer weights") {
   std::vector<LayerCost> layers(14);  // an embedding, twelve blocks, a head of five
   for (std::size_t i = 1; i < 13; ++i) layers[i].weight = 1;
   layers[13].weight = 5;

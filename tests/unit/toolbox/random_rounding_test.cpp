@@ -64,7 +64,7 @@ TEST_CASE("elements, updates and parameters have random numbers of their own") {
   CHECK(std::abs((first * signs("weight", 0, std::int64_t{1} << 32)).mean().item<double>()) < bound);
 }
 
-TEST_CASE("what bf16 holds, and what is not finite, stays") {
+TEST_CASE("bf16's values and non-finite ones are unchanged") {
   constexpr float infinite = std::numeric_limits<float>::infinity();
   const at::Tensor values = at::tensor({1.0F, -0.0F, 3.0e38F, 1e-40F, infinite, -infinite, NAN});
   const at::Tensor exact = values.to(at::kBFloat16).to(at::kFloat);

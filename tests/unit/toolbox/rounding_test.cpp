@@ -11,7 +11,7 @@
 #include "catch.hpp"
 #include "half_precision.hpp"
 
-TEST_CASE("what is rounded past the caches is what is rounded in the usual way, and nothing beside it is written") {
+TEST_CASE("rounding past the caches equals the usual one and writes only its range") {
   at::manual_seed(5);
   for (const std::int64_t begin : {0, 1, 7, 31, 32, 33}) {
     for (const std::int64_t count : {0, 1, 30, 31, 32, 33, 95, 512}) {

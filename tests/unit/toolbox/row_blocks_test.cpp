@@ -42,7 +42,7 @@ void check_blocks(const ParameterInfo& info, int ranks, std::int64_t rows) {
 
 }  // namespace
 
-TEST_CASE("blocks of rows lie where a piece's elements do, in the whole and in tensor-parallel parts") {
+TEST_CASE("blocks of rows match a piece's elements, in tensor-parallel parts too") {
   const auto of = [](std::vector<std::int64_t> shape, Split split) {
     ParameterInfo info;
     info.shape = std::move(shape);

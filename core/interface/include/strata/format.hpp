@@ -1,6 +1,5 @@
 // Texts with values: format("{} is {}; give {}", key, value, "1 or more"). Each {} is replaced by the next value; {{
-// and
-// }} are braces. A text whose number of {} is not the number of values does not compile.
+// and }} are braces. A text with another number of {} than of values does not compile.
 #pragma once
 #include <strata/export.hpp>
 

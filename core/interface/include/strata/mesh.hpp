@@ -11,7 +11,7 @@
 
 namespace strata {
 
-// What ranks share that differ only in their index of this axis:
+// Shared by ranks that differ only in their index along this axis:
 //   pipeline   nothing: each has other layers (a stage)
 //   data       the parameters of their layers; each trains on other samples, so gradients are summed over them
 //   tensor     the samples; each has a part of the same parameters, or the same whole ones
@@ -22,7 +22,7 @@ inline constexpr std::array axes{Axis::Pipeline, Axis::Data, Axis::Tensor};
 STRATA_EXPORT const char* name_of(Axis axis);  // "pipeline"
 STRATA_EXPORT std::vector<Axis> axes_without(std::initializer_list<Axis> left_out);
 
-// One number for each axis; those that are not given are `Default`.
+// One number for each axis; `Default` for axes that are not given.
 template <int Default>
 class AxisNumbers {
  public:

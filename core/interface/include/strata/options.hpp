@@ -96,12 +96,12 @@ class STRATA_EXPORT OptionValues {
 // Returns every option at its default.
 STRATA_EXPORT OptionValues default_options(const std::vector<OptionSpec>& specs);
 
-// Returns the place of `text` among names with bars between them; throws Bug if it is none of them, which parse_option
-// has checked. choice_name() is the other way round.
+// Returns the index of `text` in a list of names separated by bars; throws Bug for any other text, which parse_option
+// has refused. choice_name() returns the name at an index.
 STRATA_EXPORT int choice_index(std::string_view names, std::string_view text);
 STRATA_EXPORT std::string choice_name(std::string_view names, int index);
 
-// Returns the enumerator that stands where `text` stands among the names.
+// Returns the enumerator whose index is that of `text` in `names`.
 template <typename Enum>
 Enum choice(std::string_view names, std::string_view text) {
   return static_cast<Enum>(choice_index(names, text));

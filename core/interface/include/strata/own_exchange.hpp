@@ -28,7 +28,7 @@ class STRATA_EXPORT ExchangingOptimizer {
 // Registry of an optimizer that takes unreduced gradients and does its own communication:
 // PluginContext::extension(OwnExchange::id), null if the host has none. Calls by update:
 //
-//   the first `updates`    gradient(), backward, reduce() sums over ranks; step() gets the sum, as ever
+//   the first `updates`    gradient(), backward, reduce() sums over ranks; step() gets the sum, as usual
 //   later updates          gradient(), backward, reduce() sends nothing; exchange() gets this rank's own gradient, a
 //                          term of that sum
 //

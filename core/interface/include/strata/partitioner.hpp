@@ -72,7 +72,7 @@ class STRATA_EXPORT PartitionContext : public RunContext {
   // keep parameters whole on one rank then releases them anyway.
   virtual bool moves(Category category) const = 0;
   // True if gradients are summed over ranks that own the same slices. False with `step_policy: local`: each group that
-  // holds all slices once trains by itself, and the engine averages the weights over Partitioner::replicas.
+  // holds all slices once trains independently, and the engine averages the weights over Partitioner::replicas.
   virtual bool sums_replicas() const { return true; }
 };
 

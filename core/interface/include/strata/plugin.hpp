@@ -23,8 +23,8 @@ class StateWriter;
 // constructor ends the run with an error that names the plugin. A plugin library is never unloaded.
 //
 // No call may permanently change state that the process shares: signal handlers, the rounding mode and the treatment of
-// small numbers, locale, umask, environment, working folder, standard streams, libtorch's defaults. No call may end the
-// process: a plugin that cannot continue throws. The engine reports violations with the plugin's name.
+// denormal numbers, locale, umask, environment, working folder, standard streams, libtorch's defaults. No call may end
+// the process: a plugin that cannot continue throws. The engine reports violations with the plugin's name.
 class STRATA_EXPORT Plugin {
  public:
   Plugin(const Plugin&) = delete;

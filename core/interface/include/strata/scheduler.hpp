@@ -68,8 +68,8 @@ struct ComputeAction {
   bool operator==(const ComputeAction&) const = default;
 };
 
-// Returns "F0.2" for the forward of chunk 0, micro-batch 2; B, I (BackwardInput), W (BackwardWeight) and U (Update)
-// likewise. "F0.2@1": with the weights after the chunk's first Update.
+// Returns the action as text, letter, chunk and micro-batch: "F0.2"; F, B, I, W and U stand for Forward, Backward,
+// BackwardInput, BackwardWeight and Update. "F0.2@1": with the weights after the chunk's first Update.
 STRATA_EXPORT std::string to_string(const ComputeAction& action);
 // Parses a text of to_string(ComputeAction). Throws UserError for any other text.
 STRATA_EXPORT ComputeAction parse_compute_action(std::string_view text);

@@ -49,7 +49,7 @@ TEST_CASE("short work is repeated until a time is long enough to be taken") {
   CHECK(row.values.front() < 1e-5);
 }
 
-TEST_CASE("a bench's table says times in units that suit them, a rate, and the ratio with its interval") {
+TEST_CASE("a bench's table has times in fitting units, a rate, and the ratio's interval") {
   Row bubble;
   bubble.name = "bubble";
   bubble.size = "4 stages x 8 micro-batches";
@@ -101,7 +101,7 @@ TEST_CASE("a floor is the fastest of several ways") {
   CHECK(*std::min_element(row.floor_values.begin(), row.floor_values.end()) < 3e-3);
 }
 
-TEST_CASE("work that is one of the ways takes as long as the floor, though all their times vary") {
+TEST_CASE("a plugin that equals its floor is as fast, though times vary") {
   Settings settings;
   settings.rounds = 12;
   settings.seconds = 1e-12;
@@ -116,7 +116,7 @@ TEST_CASE("work that is one of the ways takes as long as the floor, though all t
   CHECK(middle(row.values) < 30.0 * middle(row.floor_values));
 }
 
-TEST_CASE("a pass moves the bytes of its streams, of whatever lengths") {
+TEST_CASE("a pass moves the bytes of its streams, of any lengths") {
   const Streams streams({{4000, true, true}, {4000, true, false}, {2000, false, true}});
   CHECK(streams.bytes() == 14000.0);
   CHECK(streams.name() == "one pass over 4 streams");

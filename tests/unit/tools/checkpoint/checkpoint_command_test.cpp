@@ -44,7 +44,7 @@ TEST_CASE("no library is loaded because a checkpoint names it") {
   const std::string mark = folder / "mark";
   setenv("STRATA_TEST_MARK", mark.c_str(), 1);
   CHECK_THAT(export_of(folder, {{"model.plugin", MARKS_FILE}}, ""),
-             Contains("loads no code from a path in a checkpoint") && Contains("--export"));
+             Contains("loads no code from such a path") && Contains("--export"));
   CHECK_FALSE(std::filesystem::exists(mark));
   CHECK_THAT(export_of(folder, {{"model.plugin", "marks"}, {"plugin_path", MARKS_FOLDER}}, ""),
              Contains("no plugin model/marks") && Contains("--plugin-path"));

@@ -4,7 +4,7 @@
 
 using strata::cli::wrap;
 
-TEST_CASE("help is broken at spaces, into lines of at most so many characters") {
+TEST_CASE("help is broken at spaces, into lines of limited width") {
   CHECK(wrap("one two three", 13) == "one two three");
   CHECK(wrap("one two three", 12) == "one two\nthree");
   CHECK(wrap("one two three", 7) == "one two\nthree");

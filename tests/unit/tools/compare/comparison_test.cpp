@@ -36,7 +36,7 @@ std::string text_of(const ComparedVariant& changed, double tolerance = 1e-5) {
 
 }  // namespace
 
-TEST_CASE("what a comparison says of two runs' numbers") {
+TEST_CASE("a comparison's verdicts about two runs' numbers") {
   ComparedVariant other = variant("other");
   CHECK(text_of(other) == "equal bits");
 
@@ -136,7 +136,7 @@ TEST_CASE("short and long times have four digits in a table, and all in CSV") {
   CHECK(std::stod(lines.rows[0][1]) == 0.00384567);
 }
 
-TEST_CASE("headings name a plugin's file by what tells it apart") {
+TEST_CASE("headings shorten plugin files to distinct names") {
   using strata::compare::short_names;
   using Names = std::vector<std::string>;
   CHECK(short_names({"partitioner.plugin=zero3", "partitioner.plugin=/home/me/build/libmine.so"}) ==
@@ -169,7 +169,7 @@ TEST_CASE("a comparison of too few runs for a verdict") {
   CHECK_THAT(account_of_times(comparison), Catch::StartsWith("a first look"));
 }
 
-TEST_CASE("numbers that break what a variant's plugins declare") {
+TEST_CASE("numbers outside the bounds that a variant's plugins declare") {
   const ComparedVariant baseline = variant("baseline");
   ComparedVariant other = variant("other");
   const auto breaks = [&](double bound) {

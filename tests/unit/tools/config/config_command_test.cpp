@@ -42,19 +42,12 @@ std::string explained(const std::string& path) {
 
 TEST_CASE("strata config explain says all that there is to a key") {
   CHECK(explained("train.clip") ==
-        "train.clip\n"
-        "  Maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping.\n"
-        "  type      number\n"
-        "  default   1.0\n"
-        "  range     >= 0\n"
-        "  affects   losses and weights\n"
-        "  resume    may change; the change is logged\n"
-        "  ranks     same value on all ranks\n"
-        "  example   train: {clip: 1.0}\n"
-        "  conflicts train.clip above 0 with a scheduler that updates within the step: no stage knows the norm of the "
-        "whole gradient before its update\n"
-        "            train.clip above 0 with an optimizer that does its own communication: without a sum of gradients "
-        "the norm of the whole gradient is unknown\n");
+        "train.clip\n  Maximum gradient norm; gradients with a larger norm are scaled down to it. 0: no clipping.\n  "
+        "type      number\n  default   1.0\n  range     >= 0\n  affects   losses and weights\n  resume    may change; "
+        "the change is logged\n  ranks     same value on all ranks\n  example   train: {clip: 1.0}\n  conflicts "
+        "train.clip above 0 with a scheduler that updates within the step: the norm of the whole gradient is known "
+        "only after the updates\n            train.clip above 0 with an optimizer that does its own communication: "
+        "gradients are not summed, so the norm of the whole gradient is unknown\n");
   const std::string beside = explained("optimizer.betas");
   CHECK(beside == explained("optimizer.adamw.betas"));
   CHECK(beside.starts_with("optimizer.adamw.betas\n  Decay of the moments.\n"));

@@ -43,7 +43,7 @@ TEST_CASE("The batch triangle of a ds_config is exact") {
   CHECK(batches(R"("train_batch_size": 16)") == "8 x 1 of 16");
   CHECK(batches(R"("train_micro_batch_size_per_gpu": 2)", 3) == "2 x 1 of 6");
   has(batches(R"("train_batch_size": 15, "train_micro_batch_size_per_gpu": 2)"),
-      "the nearest legal values of global_batch are 12 and 16");
+      "the nearest valid values of global_batch are 12 and 16");
   has(batches(R"("train_batch_size": 15, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4)"),
       "ds_config.json:1");
   has(batches(R"("gradient_accumulation_steps": 4)"), "no batch size in this ds_config");
@@ -60,7 +60,7 @@ TEST_CASE("An auto batch is derived from the others") {
       "2 x 2 of 8");
 }
 
-TEST_CASE("An auto batch is 8 samples a device, whatever the micro-batch") {
+TEST_CASE("An auto batch is 8 samples per device, with any micro-batch") {
   const std::string all =
       R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"})";
   CHECK(batches(translated(all)) == "8 x 1 of 16");
@@ -78,8 +78,8 @@ TEST_CASE("An auto batch is 8 samples a device, whatever the micro-batch") {
   const Translated result = translated(all, {}, 2, answers);
   CHECK(batches(result) == "2 x 4 of 16");
   CHECK(line_of(result, "train_micro_batch_size_per_gpu") ==
-        "train.micro_batch = 2; \"auto\" is 8 samples a device, Hugging Face's default; the micro-batch is the largest "
-        "that fits");
+        "train.micro_batch = 2; \"auto\" is 8 samples per device, Hugging Face's default; the micro-batch is the "
+        "largest that fits");
   CHECK(line_of(result, "gradient_accumulation_steps") == "train.accumulation = 4");
   CHECK(batches(translated(R"({"train_batch_size": "auto", "gradient_accumulation_steps": 3})", {}, 2, answers)) ==
         "2 x 12 of 48");
@@ -120,7 +120,7 @@ TEST_CASE("OneCycle cycles Adam's first beta, sets its second, and leaves SGD al
 // What the constructors of DeepSpeed 0.19.5 and torch have for parameters that are left out: deepspeed/ops/adam, lamb,
 // lion and adagrad, runtime/fp16/onebit, torch.optim; which of them is made: _configure_basic_optimizer of
 // runtime/engine.py.
-TEST_CASE("An optimizer's parameters that are left out are those of the class that DeepSpeed makes") {
+TEST_CASE("Unset parameters of an optimizer are DeepSpeed's defaults for its class") {
   struct Made {
     const char *type, *parameters;
     std::vector<std::pair<const char*, const char*>> values;
@@ -184,14 +184,16 @@ TEST_CASE("The schedule is Hugging Face's where the rate is") {
   CHECK(schedule("", {"learning_rate.plugin=cosine"}) == "cosine");
 }
 
-TEST_CASE("What DeepSpeed does not know at the top is ignored, and a slip of the pen is told") {
+TEST_CASE("Keys that DeepSpeed ignores are ignored, and misspelt ones are reported") {
   const Translated result =
       translated(R"({"train_batch_size": 2, "comms_config": {"enabled": false}, "monitor_config": {}, "seed": 3})");
   CHECK(result.error == "");
-  for (const char* key : {"comms_config", "monitor_config", "seed"}) has(line_of(result, key), "ignored, as DeepSpeed");
+  for (const char* key : {"comms_config", "monitor_config", "seed"})
+    has(line_of(result, key), "ignored, as in DeepSpeed");
   const std::string slip = R"({"train_batch_size": 2, "gradient_cliping": 0.5})";
   has(translated(slip).error, "did you mean gradient_clipping? DeepSpeed ignores it; --allow gradient_cliping does so");
-  has(line_of(translated(slip, {"deepspeed_allow=[gradient_cliping]"}), "gradient_cliping"), "ignored, as DeepSpeed");
+  has(line_of(translated(slip, {"deepspeed_allow=[gradient_cliping]"}), "gradient_cliping"),
+      "ignored, as in DeepSpeed");
   has(translated(R"({"train_batch_size": 2, "zero_optimization": {"strange": 1}})").error, "unknown key");
 }
 
@@ -243,7 +245,7 @@ TEST_CASE("--set wins over the file, and its line says so") {
   const std::string text = R"({"train_batch_size": 2, "gradient_clipping": 0.5, "zero_optimization": {"stage": 2}})";
   const Translated result = translated(text, {"train.clip=0.25", "partitioner.plugin=zero1"});
   CHECK(value_of(result, "train.clip") == "0.25");
-  CHECK(line_of(result, "gradient_clipping") == "train.clip = 0.5 (--set makes it 0.25)");
+  CHECK(line_of(result, "gradient_clipping") == "train.clip = 0.5 (--set changes it to 0.25)");
   CHECK(value_of(result, "partitioner.plugin") == "zero1");
 }
 
@@ -265,7 +267,7 @@ TEST_CASE("A pipeline counts micro-batches as DeepSpeed does") {
 TEST_CASE("What training can do without may be allowed") {
   const std::string text = R"({"train_batch_size": 2, "wandb": {"enabled": true, "project": "p"}})";
   has(translated(text).error, "or run without it by --allow wandb");
-  has(line_of(translated(text, {"deepspeed_allow=[wandb]"}), "wandb"), "left aside, as --allow says");
+  has(line_of(translated(text, {"deepspeed_allow=[wandb]"}), "wandb"), "ignored by --allow");
   has(translated(R"({"train_batch_size": 2, "amp": {"enabled": true}})", {"deepspeed_allow=[amp]"}).error,
       "is refused");
 }

@@ -95,7 +95,7 @@ TEST_CASE("Every row of the table is tested") {
     }
 }
 
-TEST_CASE("Every row says what it does, in words that are known") {
+TEST_CASE("Every row of the table has an effect and only known words") {
   const std::set<std::string> words{"type",         "choices",  "to",          "values",      "also",      "default",
                                     "default_with", "auto",     "notes",       "notes_on",    "note",      "refuse",
                                     "optional",     "required", "multiple_of", "warning",     "elsewhere", "rule",

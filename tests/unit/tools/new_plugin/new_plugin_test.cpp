@@ -68,7 +68,7 @@ TEST_CASE("plugins new makes a project of every kind, with the name put in") {
   }
 }
 
-TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
+TEST_CASE("plugins new refuses bad arguments and then writes nothing") {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
   CHECK_THAT(refused("partitoner", "mine", here),
@@ -81,11 +81,11 @@ TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
   CHECK_THAT(refused("model", "../mine", here), Contains("is not a valid plugin name"));
   CHECK_THAT(refused("model", std::string(65, 'a'), here), Contains("at most 64"));
   CHECK_THAT(refused("model", "mine", folder / "no/parent"),
-             Contains("no/parent") && Contains("this folder cannot be made"));
+             Contains("no/parent") && Contains("this folder cannot be created"));
   CHECK(names_in(folder.path()).empty());
 
   std::ofstream(folder / "file") << "text";
-  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: this folder cannot be made"));
+  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: this folder cannot be created"));
   CHECK_THAT(refused("model", "mine", "/proc"), Contains("/proc"));
   for (const char* taken : {"mine.cpp", "text.bin", "README.md"}) {
     std::ofstream(folder / taken) << "kept";
@@ -99,7 +99,7 @@ TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
   CHECK(names_in(folder.path()).size() == 2);
 }
 
-TEST_CASE("two projects of other names fit in two folders, the same name twice does not fit in one") {
+TEST_CASE("two projects of different names coexist, of the same name they do not") {
   const TemporaryFolder folder;
   made("scheduler", "one", folder / "one");
   made("scheduler", "two", folder / "two");

@@ -37,7 +37,7 @@ ModelShape found_by_trying(std::int64_t parameters, const CountParameters& count
 
 }  // namespace
 
-TEST_CASE("A shape comes within 1 % of the parameters, whatever their number") {
+TEST_CASE("A shape is within 1 % of any number of parameters") {
   for (const double parameters : {3e6, 14e6, 1e8, 1.3e9, 7.5e9, 13e9, 128e9, 175e9, 1e12}) {
     const std::int64_t vocabulary = parameters < 1e7 ? 257 : 50304;
     const CountParameters count = transformer(vocabulary);
@@ -51,7 +51,7 @@ TEST_CASE("A shape comes within 1 % of the parameters, whatever their number") {
   }
 }
 
-TEST_CASE("Of the shapes that come near enough, a large model's is the one whose width over depth is nearest 128") {
+TEST_CASE("A large model's shape has the width over depth nearest 128") {
   const CountParameters count = transformer(50304);
   for (const double parameters : {1.3e9, 7.5e9, 13e9, 128e9, 175e9}) {
     const auto wanted = static_cast<std::int64_t>(parameters);

@@ -6,7 +6,7 @@
 using strata::ranks::host_resources;
 using strata::ranks::HostResources;
 
-TEST_CASE("what a container has is the least that any of its cgroups has") {
+TEST_CASE("a container's resources are the least of its cgroups'") {
   const TemporaryFolder folder;
   const std::string root = folder.path().string();
   folder.write("proc/meminfo", "MemTotal:       8388608 kB\nMemAvailable:   6291456 kB\n");

@@ -85,7 +85,7 @@ TEST_CASE("a rank that fails ends all, with its status and last words") {
                                 "; if [ $RANK = 1 ]; then echo 'the disk is full' >&2; exit 7; fi; sleep 60"));
   CHECK(ended.status == 7);
   CHECK(ended.seconds < 10);
-  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last words are above."));
+  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last output is above."));
   CHECK(times("the disk is full", ended.error) == 1);
   CHECK(times("asked to end", ended.error) == 0);  // nobody was
   CHECK(all_gone(processes_in(numbers, 3)));
@@ -97,18 +97,18 @@ TEST_CASE("a rank killed by a signal is the cause, not the ranks that notice it"
   CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (killed by signal 9") && Contains("memory"));
 }
 
-TEST_CASE("an error that all ranks report is said once, and last words again only where others stand below them") {
+TEST_CASE("an error common to all ranks is printed once") {
   const Ended all = run_in_child(shell(3, "echo 'strata: the folder is not there' >&2; sleep 0.$RANK; exit 2"));
   CHECK(all.status == 2);
   CHECK(times("the folder is not there", all.error) == 1);
-  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last words are above."));
+  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last output is above."));
   const Ended buried = run_in_child(shell(2,
                                           "if [ $RANK = 1 ]; then echo 'strata: the disk is full' >&2; sleep 0.2; exit "
                                           "2; fi; sleep 0.1; echo going on >&2; sleep 9"));
-  CHECK_THAT(buried.error, Contains("Its last words:\n[rank 1] strata: the disk is full\n"));
+  CHECK_THAT(buried.error, Contains("Its last output:\n[rank 1] strata: the disk is full\n"));
 }
 
-TEST_CASE("far more ranks than cores or memory are refused with the numbers, unless that is meant") {
+TEST_CASE("far more ranks than cores or memory are refused, unless overridden") {
   using strata::ranks::check_ranks;
   using strata::ranks::HostResources;
   constexpr std::int64_t gibi = std::int64_t{1} << 30;
@@ -152,7 +152,7 @@ TEST_CASE("the files that ranks need open are made possible, or asked for") {
   CHECK(with_limit(12, 1024) == 0);
 }
 
-TEST_CASE("ranks that ignore the polite signal are killed, and what ranks left behind too") {
+TEST_CASE("ranks that ignore SIGTERM are killed, and their descendants too") {
   const TemporaryFile numbers;
   const Ended ended =
       run_in_child(shell(2, "sleep 60 & echo $! >> " + numbers.path() + "; trap '' TERM; echo $$ >> " + numbers.path() +
@@ -165,7 +165,7 @@ TEST_CASE("ranks that ignore the polite signal are killed, and what ranks left b
 }
 
 // As where a thread waits in the kernel for a disk that does not answer, which nothing can end.
-TEST_CASE("a rank that has failed and does not end is left behind") {
+TEST_CASE("a rank that has failed and does not end cannot be ended yet") {
   const TemporaryFile numbers;
   const std::string ends_its_main_thread =
       "import ctypes, os, sys, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); "
@@ -177,7 +177,7 @@ TEST_CASE("a rank that has failed and does not end is left behind") {
   CHECK(ended.status == 3);
   CHECK(ended.seconds < 20);
   CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (exit status 3)") && Contains("strata: rank 1 (process ") &&
-                              Contains("is left behind"));
+                              Contains("cannot be ended yet"));
   CHECK(all_gone(processes_in(numbers, 2)));
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("after a signal ranks take the time they need, until a second one") {
   CHECK(all_gone(ranks));
 }
 
-TEST_CASE("a rank that fails after a signal is told, and a rank that the signal killed ends the others") {
+TEST_CASE("a rank's failure after a signal is reported, a death by it ends the others") {
   const TemporaryFile numbers;
   const Ended full =
       run_in_child(shell(2, "trap 'if [ $RANK = 1 ]; then echo the disk is full >&2; exit 3; fi' INT; echo $$ >> " +
@@ -287,9 +287,9 @@ TEST_CASE("a stopped rank ends the run in every state of the launcher") {
   };
   const Stop stops[] = {
       {"running", 3, "exit 0", "was stopped for more than 0.3 s; all ranks are ended"},
-      {"asked to end while it is stopped", 128 + SIGTERM, "exit 143", "was stopped and could not end by itself"},
-      {"asked to end", 128 + SIGTERM, "", "was stopped and could not end by itself"},
-      {"others have left", 128 + SIGTERM, "exit 143", "was stopped and could not end by itself"}};
+      {"asked to end while it is stopped", 128 + SIGTERM, "exit 143", "was stopped and could not end"},
+      {"asked to end", 128 + SIGTERM, "", "was stopped and could not end"},
+      {"others have left", 128 + SIGTERM, "exit 143", "was stopped and could not end"}};
   for (const Stop& stop : stops) {
     INFO(stop.state);
     const TemporaryFile numbers;

@@ -39,7 +39,7 @@ Made counted(const Ids& prompt, const ContinuationSettings& settings, std::int64
 
 }  // namespace
 
-TEST_CASE("a text goes on token by token, and the model sees the last ones") {
+TEST_CASE("a text is continued token by token, from the last ones that fit") {
   const Made made = counted({7, 8}, {.tokens = 4, .seen = 3});
   CHECK((made.text.tokens == Ids{9, 10, 11, 12}));
   CHECK((made.seen == made.text.tokens));
@@ -63,6 +63,6 @@ TEST_CASE("a token that cannot be written is never chosen, and refused where it 
   const Continuation numbers = continuation_of({7}, settings, WrittenTokens::as_numbers(), flat, [](std::int64_t) {});
   CHECK(std::ranges::max(numbers.tokens) >= 256);
   CHECK_THAT(error_of([&] { (void)counted({254}, {.tokens = 4, .seen = 3}); }),
-             Contains("from 256 on with probability 1.000") && Contains("--tokenizer"));
+             Contains("256 or above with probability 1.000") && Contains("--tokenizer"));
   CHECK(counted({254}, {.tokens = 4, .seen = 3}, 1000, WrittenTokens::as_numbers()).text.tokens.size() == 4);
 }

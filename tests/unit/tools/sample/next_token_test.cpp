@@ -63,7 +63,7 @@ TEST_CASE("top_p keeps the fewest likely tokens with so much probability, and th
   CHECK(shares(four(), {.temperature = 10.0, .top_p = 0.79}).size() == 4);  // of the probabilities at that temperature
 }
 
-TEST_CASE("top_k keeps so many, and top_p is of what these have together") {
+TEST_CASE("top_k keeps k tokens, and top_p applies to their probabilities") {
   auto found = shares(four(), {.temperature = 1.0, .top_p = 1.0, .top_k = 3});
   CHECK(found.size() == 3);
   CHECK(found[2] == about(0.25 / 0.95));

@@ -26,7 +26,7 @@ TEST_CASE("a tokenizer reads and writes, and knows its end of a document") {
   CHECK(written.document_end() == 260);
 }
 
-TEST_CASE("what the tokenizer's template puts in front of a text comes in front, and what it puts behind does not") {
+TEST_CASE("the tokenizer's template is applied before a text, not after it") {
   nlohmann::json content = small_tokenizer();
   content["post_processor"] = {
       {"type", "TemplateProcessing"},

@@ -39,7 +39,7 @@ TEST_CASE("the terminal's picture") {
              Catch::Contains("F0.0") && Catch::Contains("F2.0"));
 }
 
-TEST_CASE("updates within the step stand behind the passes after which they are made, and weights are named") {
+TEST_CASE("updates within the step follow their passes, and weights are named") {
   const std::string text = show(*make_scheduler("pipedream"), {2, 1, 3}, "text");
   INFO(text);
   CHECK_THAT(text, Catch::Contains("stage 0 | F0   F1   .    .    B0   --U  F2@1 B1   --U  .    B2@1 --U\n"));
@@ -59,7 +59,7 @@ TEST_CASE("the picture in a file has every action") {
   CHECK_THAT(svg, Catch::Contains("<title>B3.7 from "));
 }
 
-TEST_CASE("several schedules do the same work, whatever a stage is cut into, and are compared in a table") {
+TEST_CASE("several schedules of the same work are compared in a table") {
   const auto plain = make_scheduler("1f1b"), interleaved = make_scheduler("interleaved_1f1b"),
              sequential = make_scheduler("sequential");
   const auto shown = [&](const std::string& format) {
@@ -137,7 +137,7 @@ TEST_CASE("a shape that the schedule does not have is an error, not a picture") 
   CHECK(out.str().empty());
 }
 
-TEST_CASE("what cannot be shown is refused, what is too wide is said") {
+TEST_CASE("an impossible diagram is refused, one too wide is reported") {
   const auto scheduler = make_scheduler("1f1b");
   std::ostringstream out;
   const auto show_with = [&](const PipelineShape& shape, const program::ChunkCost& cost) {
@@ -151,7 +151,7 @@ TEST_CASE("what cannot be shown is refused, what is too wide is said") {
   CHECK_THAT(out.str(), Catch::Contains("too many columns") && Catch::Contains("makespan 4000000008"));
 }
 
-TEST_CASE("a schedule that can look ahead says what a speculative step takes") {
+TEST_CASE("a schedule that can look ahead shows the time of a speculative step") {
   const auto scheduler = make_scheduler("zero_bubble_v");
   CHECK_THAT(show(*scheduler, {4, 2, 8}, "text"),
              Catch::Contains("makespan 51, bubble 5.9 % of all stages' time\n"

@@ -35,7 +35,7 @@ TEST_CASE("a mark newer than the tables stays where it is") {
   CHECK(nfc("a\u064b\u08ca\u0323\u0301e\u0301") == "a\u064b\u08ca\u0323\u0301\u00e9");
 }
 
-TEST_CASE("the parts on both sides of a place where it begins anew are normalized by themselves") {
+TEST_CASE("normalization is independent on both sides of a boundary") {
   const std::string left = "cafe\u0301", right = "a\u0323\u0301b";
   CHECK(nfc(left + right) == nfc(left) + nfc(right));
   CHECK(normalization_begins_anew(U'a'));

@@ -54,7 +54,7 @@ TEST_CASE("a template stands in front of a document, not in front of its parts")
   CHECK(ids == Ids{256});
 }
 
-TEST_CASE("a space stands in front of what begins without one") {
+TEST_CASE("a text without a leading space gets one") {
   Json json = small_tokenizer();
   json["pre_tokenizer"]["add_prefix_space"] = true;
   const TokenizerFile file(json);
@@ -66,7 +66,7 @@ TEST_CASE("a space stands in front of what begins without one") {
   CHECK(tokenizer.last_cut("<|endoftext|>\tt\t") == 0);
 }
 
-TEST_CASE("a text is cut where no token changes, and nowhere when an added token could reach over it") {
+TEST_CASE("a text is cut only where no token changes") {
   const TokenizerFile file(small_tokenizer());
   const Tokenizer tokenizer(file.path());
   CHECK(tokenizer.last_cut("hello the world") == 9);

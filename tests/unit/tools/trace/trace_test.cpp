@@ -151,7 +151,7 @@ TEST_CASE("a trace that is none, or has no whole step, is refused") {
   CHECK(refused(about + event("Forward", 0) + "," + event("Backward", 0) + "]}").empty());
 }
 
-TEST_CASE("the layers of a trace cost what they took, whether backwards are split or not") {
+TEST_CASE("the costs of a trace's layers are their times, with split backwards too") {
   schedule::TraceFile trace;
   trace.placement = {{0, 1}, {{0, 1}, {1, 2}}};
   trace.ranks = {{0, 0, {}}, {1, 1, {}}};

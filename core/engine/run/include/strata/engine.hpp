@@ -78,13 +78,13 @@ struct StepResult {
 class STRATA_EXPORT Observer {
  public:
   virtual ~Observer();
-  // Called before the first step. `steps_done`: number of steps before, not 0 in a resumed run; figures that an earlier
-  // run recorded of later steps come again.
+  // Called before the first step. `steps_done`: number of steps before, not 0 in a resumed run; figures of later steps
+  // that an earlier run recorded are passed again.
   virtual void begin(std::int64_t steps_done);
   // Called after each step.
   virtual void step(const StepResult& result) = 0;
-  // Called after an evaluate() over the config's `validation` file, once steps were made; `step`: number of the last
-  // one.
+  // Called after an evaluate() over the config's `validation` file that follows a step; `step`: number of the last
+  // step.
   virtual void validation(std::int64_t step, double loss);
 };
 
@@ -144,8 +144,8 @@ class STRATA_EXPORT Engine {
 
   // Functions to call between steps; all are [collective].
   //
-  // Returns the mean loss over the config's `validation` file. Progress lines, metrics.csv and observers include it,
-  // once steps were made.
+  // Returns the mean loss over the config's `validation` file. Progress lines, metrics.csv and observers include it
+  // after the first step.
   double evaluate(Where where = Where::current());
   // Returns the mean loss over the given micro-batches, 1 to accumulation() of them, equally many on each rank.
   double evaluate(const std::vector<Batch>& micro_batches, Where where = Where::current());
@@ -158,8 +158,8 @@ class STRATA_EXPORT Engine {
   std::string save_checkpoint(Where where = Where::current());
   // Resumes, before the first step, from a checkpoint, or from the latest one in a folder; "latest" means the latest in
   // checkpoint.path. Returns false and changes nothing if "latest" finds none. A run that does not resume refuses a
-  // checkpoint.path that holds checkpoints and a metrics.csv that holds figures; a run that does drops the figures of
-  // the steps that it makes again. Writes the `export` if no step is left to make.
+  // checkpoint.path that holds checkpoints and a metrics.csv that holds figures; a resumed run drops the figures of the
+  // steps that it repeats. Writes the `export` if no step is left.
   bool resume(const std::string& from = "latest", Where where = Where::current());
   // Writes the weights to a new folder in Hugging Face format. If rank 0 cannot write them, all ranks throw the same
   // error and may continue training.
@@ -174,7 +174,7 @@ class STRATA_EXPORT Engine {
   std::int64_t accumulation() const;  // micro-batches per step
   std::int64_t micro_batch() const;   // samples
   std::int64_t seq_len() const;       // tokens per sample
-  std::int64_t steps() const;         // train.steps, covered by the learning-rate schedule; a program may make more
+  std::int64_t steps() const;         // train.steps, covered by the learning-rate schedule; a program may run more
   std::int64_t steps_done() const;    // number of steps, including those before a resume
   at::Device device() const;
 

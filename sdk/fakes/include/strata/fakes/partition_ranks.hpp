@@ -68,7 +68,7 @@ class PartitionRank final : public PartitionContext {
                 const std::vector<FlatParameterInfo>& infos);
   ~PartitionRank() override;
 
-  // Returns the partitioner; its buffers are brought and taken away around the calls.
+  // Returns the partitioner; its buffers are fetched and stored around the calls.
   Partitioner& partitioner() const { return *in_windows_; }
   // Returns the result of partitioner().owned(), which is called once.
   const std::vector<Slice>& owned() const { return owned_; }

@@ -36,7 +36,7 @@ class RestingBuffers {
   std::deque<Resting> buffers_;
 };
 
-// Returns `partitioner` with its buffers brought and taken away around its calls.
+// Returns `partitioner` with its buffers fetched and stored around its calls.
 std::unique_ptr<Partitioner> with_buffers(Partitioner& partitioner, RestingBuffers& buffers);
 
 }  // namespace strata::fakes

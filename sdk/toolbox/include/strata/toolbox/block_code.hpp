@@ -16,7 +16,7 @@ struct BlockFormat {
 
 // Layout of a message, which holds a range of elements: an fp32 scale per block, then the numbers, each block
 // byte-aligned. Blocks begin at the range's begin and at `borders`, the begins of parameters, so that a bias is not
-// rounded by the scale of the matrix beside it; they end early there and at the end.
+// rounded by the scale of the adjacent matrix; they end early there and at the end.
 class BlockCode {
  public:
   static constexpr std::int64_t largest_block = 8000;

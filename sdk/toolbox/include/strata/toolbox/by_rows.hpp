@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// Returns f(x), [rows, n] to [rows, m], for an f that maps each row by itself. Computes `chunk` rows at a time and
+// Returns f(x), [rows, n] to [rows, m], for an f that maps each row separately. Computes `chunk` rows at a time and
 // saves only x for backward, which computes each chunk again just before its gradient. So the tensors that f saves for
 // backward exist for one chunk only. chunk 0: all rows at once, saved for backward.
 //

@@ -75,7 +75,7 @@ class CompressedSums {
   SlotPool* slots_ = nullptr;
   GradientCompression compression_;
   std::vector<Home> homes_;  // by flat parameter id
-  std::string layout_;       // layout of the errors, saved beside them
+  std::string layout_;       // layout of the errors, saved with them
 };
 
 }  // namespace strata::toolbox

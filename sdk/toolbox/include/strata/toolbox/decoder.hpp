@@ -33,7 +33,7 @@ struct RotaryShape {
   std::int64_t dimensions(std::int64_t head_size) const;
 };
 
-// What may differ between the blocks of one decoder.
+// Settings that may differ between the blocks of one decoder.
 struct BlockShape {
   enum class Norm { Layer, RootMeanSquare };
   enum class Mlp { Gelu, GeluByTanh, SwiGlu };

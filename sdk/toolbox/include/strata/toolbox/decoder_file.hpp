@@ -42,7 +42,7 @@ inline void refuse_other_models(const nlohmann::json& file) {
   require_key(file, "is_causal", true, "this model's attention is causal");  // null is false to transformers
 }
 
-// A family's keys of rotary parameters beside `rope_parameters`, and their defaults.
+// A family's keys of rotary parameters other than `rope_parameters`, and their defaults.
 struct RotaryKeys {
   const char* base;
   const char* fraction;
@@ -65,8 +65,7 @@ inline nlohmann::json rotary_dictionary(const nlohmann::json& file) {
 }
 
 inline double required(const nlohmann::json& rope, const std::string& type, const std::string& key) {
-  if (!rope.contains(key))
-    throw UserError("config.json: {} is missing beside the rope_type \"{}\", which needs it", key, type);
+  if (!rope.contains(key)) throw UserError("config.json: {} is missing, which rope_type \"{}\" needs", key, type);
   return value_of<double>(key, rope.at(key));
 }
 
@@ -106,7 +105,7 @@ inline RotaryShape read_rotary(const nlohmann::json& file, const RotaryKeys& key
   const auto type = read_key<std::string>(rope, "rope_type", read_key<std::string>(rope, "type", "default"));
   if (type == "default") {
     if (rope.contains("factor") && rope.at("factor") != 1.0)
-      refuse_key("factor", rope.at("factor"), "without a rope_type it would have no effect; name one, or remove it");
+      refuse_key("factor", rope.at("factor"), "without a rope_type it would have no effect; set one, or remove it");
   } else if (type == "dynamic") {
     decoder_file::scaling_factor(rope, type);  // acts on sequences beyond max_position_embeddings, which are refused
   } else if (type == "linear") {

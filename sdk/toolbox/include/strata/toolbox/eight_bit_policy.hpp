@@ -54,7 +54,7 @@ class EightBitPolicy : public Bf16Policy {
   virtual at::Tensor rounded_operand(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand,
                                      int dimension) = 0;
   bool stays_high(const ParameterInfo& weight) const { return high_.contains(weight); }
-  // True if layers use the weight only in products, all of which round it.
+  // True if layers use the weight only in products that round it.
   bool is_only_rounded(const ParameterInfo& weight) const;
 
  private:

@@ -7,12 +7,12 @@
 #include <vector>
 
 // Option of partitioners that sum gradients by RowSums.
-#define STRATA_SPARSE_OPTION(OPTION)                                                                                \
-  OPTION(boolean, sparse_gradients, false, "", "",                                                                  \
-         "Reduce only the rows of the embedding's gradient that a token of the step touched on any rank, if that "  \
-         "sends fewer bytes. The result is bit-identical. Useful for a vocabulary that is large relative to the "   \
-         "tokens of a step. Each step first exchanges one bit per row; `strata plan` shows the maximum, all rows. " \
-         "Refused for tied embeddings, because the head's gradient touches every row.")
+#define STRATA_SPARSE_OPTION(OPTION)                                                                               \
+  OPTION(                                                                                                          \
+      boolean, sparse_gradients, false, "", "",                                                                    \
+      "Sparse reduction of the embedding's gradient: only rows that a token of the step touched on any rank are "  \
+      "sent, if that saves bytes. The result is bit-identical. Useful if the vocabulary is large relative to the " \
+      "tokens of a step. `strata plan` counts all rows. Not for tied embeddings, whose gradient touches every row.")
 
 namespace strata::toolbox {
 

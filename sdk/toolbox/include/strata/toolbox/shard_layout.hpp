@@ -15,7 +15,7 @@ namespace strata::toolbox {
 //
 // [Note: what a rank owns where the optimizer updates elements together] A piece is one of two:
 // - Cut into equal parts, one per rank: reduce-scattered and all-gathered. The parts are multiples of the unit
-//   (ParameterSpan::unit) of all that lies in the piece. Small units, blocks, share a piece with what lies beside them;
+//   (ParameterSpan::unit) of all that lies in the piece. Small units, blocks, share a piece with their neighbours;
 //   the last piece is then padded, and no other.
 // - Of one owner: units that equal parts leave over, such as a matrix that is updated whole. Its gradient is reduced to
 //   the owner, its new values are broadcast from there.

@@ -23,7 +23,7 @@ struct ParameterSharding {
   std::int64_t persistence_threshold = 0;
   std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
   // Compression of gathered values (qwZ of ZeRO++). A rank computes with its own parts as the others decode them;
-  // updated and saved values stay exact, so whole parameters have their parts beside them. Values of the second copy
+  // updated and saved values stay exact, so whole parameters have their parts in addition. Values of the second copy
   // are gathered unchanged, because they are decoded ones.
   std::optional<BlockFormat> compression;
   // Code of gathered weights, in place of `compression`; null: none.

@@ -15,17 +15,17 @@
          "Maximum elements per reduction. Larger gradients are split; smaller ones are sent at once, without waiting " \
          "for a full bucket.")                                                                                         \
   OPTION(boolean, overlap_comm, true, "", "",                                                                          \
-         "Overlap communication with computation; false: wait for each collective immediately.")                       \
+         "Overlap of communication with computation; false: each collective is waited for at once.")                   \
   OPTION(boolean, prescale_gradients, true, "", "",                                                                    \
-         "Divide gradients by the data-parallel size before the sum; false: after it, so that fewer small values "     \
-         "underflow in a 16-bit reduction. The factors are powers of two and cancel exactly.")                         \
+         "Division of gradients by the data-parallel size before the sum; false: after it, which lets fewer small "    \
+         "values underflow in a 16-bit reduction. The factors are powers of two and cancel exactly.")                  \
   OPTION(number, gradient_predivide_factor, 1.0, "", "",                                                               \
          "Divisor of gradients before the sum, with prescale_gradients: false; the rest of the division follows the "  \
          "sum. A power of two.")
 
 #define STRATA_REDUCE_SCATTER_OPTION(OPTION)    \
   OPTION(boolean, reduce_scatter, true, "", "", \
-         "Sum gradients by reduce-scatter; false: by all-reduce, which sends twice the bytes for the same result.")
+         "Gradient sums by reduce-scatter; false: by all-reduce, which sends twice the bytes for the same result.")
 
 #define STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                        \
   OPTION(text, gradient_reduction, "each_micro_batch", "one_of=each_micro_batch|last_micro_batch", "",              \
@@ -37,18 +37,18 @@
          "Maximum elements per all-gather of updated parameters. Larger layers are split, and their gradients at the " \
          "same boundaries.")
 
-#define STRATA_GATHER_OPTIONS(OPTION)                                                                               \
-  OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "Number of layers to gather ahead of use.")         \
-  OPTION(integer, prefetch_bucket_size, 1'000'000'000, "min=0", "elements",                                         \
-         "Maximum elements to gather ahead of use; a larger layer is gathered when it is used.")                    \
-  OPTION(integer, max_live_parameters, 1'000'000'000, "min=0", "elements",                                          \
-         "Maximum elements gathered at a time; the parameters that one layer needs are always gathered.")           \
-  OPTION(integer, max_reuse_distance, 1, "min=0", "elements",                                                       \
-         "Keep parameters gathered if the layers computed before their next use have fewer elements than this. 1: " \
-         "only if no layer is computed in between; 0: never.")                                                      \
-  OPTION(integer, persistence_threshold, 0, "min=0", "elements",                                                    \
-         "Maximum parameters of a layer that is not sharded but kept whole on every rank.")                         \
-  OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                      \
+#define STRATA_GATHER_OPTIONS(OPTION)                                                                                 \
+  OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "Number of layers to gather ahead of use.")           \
+  OPTION(integer, prefetch_bucket_size, 1'000'000'000, "min=0", "elements",                                           \
+         "Maximum elements to gather ahead of use; a larger layer is gathered when it is used.")                      \
+  OPTION(integer, max_live_parameters, 1'000'000'000, "min=0", "elements",                                            \
+         "Maximum elements gathered at a time; the parameters that one layer needs are always gathered.")             \
+  OPTION(integer, max_reuse_distance, 1, "min=0", "elements",                                                         \
+         "Limit for keeping parameters gathered: elements of the layers that are computed before their next use. 1: " \
+         "only if no layer is in between; 0: never.")                                                                 \
+  OPTION(integer, persistence_threshold, 0, "min=0", "elements",                                                      \
+         "Maximum parameters of a layer that is not sharded but kept whole on every rank.")                           \
+  OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                        \
          "Maximum elements of the model kept whole by persistence_threshold, first layers first.")
 
 // Compression of messages between ranks. It changes numbers, within STRATA_COMPRESSION_EQUIVALENCE
@@ -122,8 +122,8 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
   const bool weights = options.weights_on_wire != "exact", gradients = options.gradients_on_wire != "exact";
   if (gradients && !settings.gradients.reduce_scatter)
     throw UserError(
-        "{}: gradients_on_wire is {} and reduce_scatter is false; compressed gradients are summed by an exchange of "
-        "their own: leave reduce_scatter out",
+        "{}: gradients_on_wire is {} and reduce_scatter is false; compressed gradients have their own exchange: leave "
+        "reduce_scatter out",
         name, options.gradients_on_wire);
   if (options.error_feedback && !gradients)
     throw UserError(
@@ -144,15 +144,16 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
   if constexpr (requires { options.sparse_gradients; }) settings.gradients.rows = options.sparse_gradients;
   if (gradients && settings.gradients.rows)
     throw UserError(
-        "{}: gradients_on_wire is {} and sparse_gradients is true; rows travel as they are: leave one of the two out",
+        "{}: gradients_on_wire is {} and sparse_gradients is true; rows are sent uncompressed: leave one of the two "
+        "out",
         name, options.gradients_on_wire);
   if (weights) settings.parameters.compression = BlockFormat{8, options.wire_block_size};
   auto* const code = static_cast<WeightCode*>(context.extension(WeightCode::id));
   if (code != nullptr && code->is_wanted()) settings.parameters.code = code;
   if (settings.parameters.code != nullptr && weights)
     throw UserError(
-        "{}: weights_on_wire is {} and the precision policy has weights travel as it multiplies them; they travel in "
-        "one way: leave weights_on_wire out, or the precision's option that asks for the other",
+        "{}: weights_on_wire is {} and the precision policy sends weights in its own 8-bit format; leave "
+        "weights_on_wire or that option of the precision out",
         name, options.weights_on_wire);
   if (gradients)
     settings.gradients.compression =

@@ -3,7 +3,7 @@
 //
 //   every rank:          x = value + own error; sends its scale and signs, rank r's share of them to rank r
 //                        own error = x - scale x sign
-//   of its share, each:  y = mean over ranks of scale x sign + error of the share; sends its scale and signs to all
+//   on its own share:    y = mean over ranks of scale x sign + error of the share; sends its scale and signs to all
 //                        error of the share = y - scale x sign
 //   every rank:          value = scale x sign of every share
 //

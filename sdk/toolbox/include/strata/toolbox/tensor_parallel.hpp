@@ -1,6 +1,6 @@
-// Operations of tensor-parallel models, beside ModelContext's column_linear() and row_linear(): see [Note: tensor
-// parallelism]. On one rank each is the plain operation. All are [collective] over the tensor group, in forward and in
-// backward, differentiable, and work on meta tensors.
+// Operations of tensor-parallel models, in addition to ModelContext's column_linear() and row_linear(): see [Note:
+// tensor parallelism]. On one rank each is the plain operation. All are [collective] over the tensor group, in forward
+// and in backward, differentiable, and work on meta tensors.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/model.hpp>
