@@ -199,16 +199,18 @@ class Space:
         size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
         return int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
 
-    def has_replicas(self, combination):
-        """Whether the partitioner shards in groups and replicates across them."""
-        partitioner = combination["partitioner"]
-        return any(option["name"] == "shard_size" for option in self._options(partitioner).values()) and "secondary_shard=true" not in partitioner.label
+    @functools.cache
+    def has_replicas(self, partitioner):
+        """Whether it shards in groups and replicates across them."""
+        local = next(choice for choice in self.axes["policy"] if choice.label == "local")
+        reason = next(row["reason"] for row in self.program.conflicts() if row["first"] == "a partitioner without replicas")
+        return reason not in self.program.refusal(2, tuple(self._chosen(self.simplest().replaced(partitioner=partitioner, policy=local))))
 
     def of_whole_replicas(self):
         """The partitioner with which each group of ranks that train by themselves is one rank."""
         simplest = self.simplest()
         return next(choice for choice in self.axes["partitioner"]
-                    if self.has_replicas(one := simplest.replaced(partitioner=choice)) and self.shard_size(one) == 1)
+                    if self.has_replicas(choice) and self.shard_size(simplest.replaced(partitioner=choice)) == 1)
 
     def releases_parameters(self, partitioner):
         return "a partitioner that releases parameters" in self.features_of("partitioner", partitioner)
@@ -385,7 +387,7 @@ FEATURES = {
     "data.documents: separate": None,
     "a data plugin without own_order": None,
     "train.clip above 0": None,  # Space.settings leaves it out where it is refused
-    "a partitioner without replicas": lambda space, combination: not space.has_replicas(combination),
+    "a partitioner without replicas": lambda space, combination: not space.has_replicas(combination["partitioner"]),
     "one group of data-parallel ranks": lambda space, combination: space.shard_size(combination) == combination.data_parallel,
     "a trained parameter that layers of several chunks use":
         lambda _, combination: combination["embeddings"].label == "tied" and combination.number("stages") > 1,

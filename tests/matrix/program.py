@@ -14,7 +14,9 @@ class Schedule:
         self.drawn = json.loads(done.stdout) if done.returncode == 0 else None
 
     def order_of_tie(self):
-        """In which order each stage adds to the gradient of a parameter that the first and the last chunk use."""
+        """In which order each stage adds to the gradient of a parameter that the first and the last chunk use. None: it is refused."""
+        if self.refusal is not None:
+            return None
         last = self.drawn["stages"] * self.drawn["chunks_per_stage"] - 1
         orders = []
         for stage in self.drawn["per_stage"]:
@@ -30,6 +32,7 @@ class Program:
     def __init__(self, engine, config):
         self.engine, self.config = engine, config
 
+    @functools.cache
     def conflicts(self):
         return self.engine.call("config", "conflicts", "--format", "json")
 
