@@ -1,7 +1,7 @@
 """How far a run may be from its reference: a few roundings of its precision, for any combination.
 
 Layouts sum the same numbers in another order, and a sum of N numbers is then another one by about sqrt(N) roundings. Optimizers have
-settings here (combinations.py) with which they pass on such a difference and do not blow it up, so bounds hold in every step.
+settings here (sample_values.py) with which they pass on such a difference and do not blow it up, so bounds hold in every step.
 
 - A parameter's gradient, by its digest (core/engine/step/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
   It is a sum over the step's TOKENS: 2 sqrt(TOKENS) roundings in the first step, in which all weights are equal still, and twice
@@ -32,11 +32,8 @@ planted_test.py shows that a micro-batch that is lost or counted twice in one st
 import math
 import operator
 
-ROUNDING = {"fp32": 2.0**-24, "bf16": 2.0**-9, "fp16": 2.0**-11, "mantissa10": 2.0**-11, "fp8": 2.0**-7,
-            "mxfp8": 2.0**-7}  # relative; half a unit of the last place, but of those with 8 bits: see above
-COARSEST = ROUNDING["bf16"]  # of precisions that are not known here
+from sample_values import COARSEST, ROUNDING
 
-SIGNIFICANT_BITS = {"bf16": 8, "fp16": 11, "mantissa10": 11, "fp8": 4, "mxfp8": 4}  # of what products multiply
 PRODUCTS_OF_LAYER = 4  # of attention two, of the MLP two
 
 LOSS_BOUND = 2e-6

@@ -1,49 +1,17 @@
 """The possible combinations: the axes, made from the registry, and the rules by which a combination is refused: the conflicts that
 `strata config conflicts` lists, and what single plugins refuse. Which features a plugin has, the program says; a combination has those of its
-choices, and those that FEATURES finds in it. frozen_test.py keeps both from changing unseen."""
+choices, and those that FEATURES finds in it. The program also says what a schedule refuses and in which order it sums. frozen_test.py keeps
+conflicts and refusals from changing unseen. Which values of options are tried: sample_values.py."""
 import collections
 import dataclasses
 import functools
-import math
 import re
 import tempfile
 
+from sample_values import BESIDE, OPTIMIZER_SETTINGS, TUNES_GATHERING, TUNINGS, UNSTEADY, VALUES
+
 # Divisible by what 1, 2, 3 and 4 ranks make of 1 and 4 micro-batches.
 GLOBAL_BATCH = 48
-
-# An optimizer's learning rate here and options with which its update is steady: gradients that differ by a rounding give weights that
-# differ by one. An epsilon does that: its default divides a gradient that is nearly zero by itself. Any other optimizer gets the
-# first line.
-OPTIMIZER_SETTINGS = {
-    None: ("1e-3", []),
-    "adamw": ("1e-3", ["epsilon=1e-3", "betas=[0.9, 0.99]"]),  # bf16 moments need such betas
-    "adamw_8bit": ("1e-3", ["epsilon=1e-3"]),
-    "adagrad": ("1e-3", ["epsilon=1e-3"]),
-    "adam_mini": ("1e-3", ["epsilon=1e-3"]),
-    "lamb": ("1e-3", ["epsilon=1e-3"]),
-    "lion": ("1e-4", []),
-    "onebit_adam": ("1e-3", ["epsilon=1e-3"]),
-    "schedule_free": ("1e-3", ["epsilon=1e-3"]),
-    "sgd": ("0.05", ["momentum=0.9"]),
-    "zero_one_adam": ("1e-3", ["epsilon=1e-3", "var_update_scaler=1000"]),
-}
-# What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
-UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
-# Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
-# on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
-OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
-# Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
-# partitioner that has any of its options.
-TUNINGS = {
-    "at_once": {"prefetch_layers": "0", "max_reuse_distance": "0", "overlap_comm": "false"},
-    "far_ahead": {"prefetch_layers": "3", "max_reuse_distance": "100000", "allgather_bucket_size": "700"},
-    "tight": {"prefetch_layers": "2", "prefetch_bucket_size": "20000", "max_live_parameters": "30000", "reduce_bucket_size": "1000"},
-    "other_ways": {"persistence_threshold": "20000", "reduce_scatter": "false", "prescale_gradients": "false"},
-}
-# Options that are no choices and change the order of sums, and the values to try beside the default.
-VALUES = {"shard_size": ("1",)}
-# Options that have an effect only beside another one's value.
-BESIDE = {"error_feedback": "gradients_on_wire=int4"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +78,7 @@ class Space:
         self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["tuning"] = [Choice("default")] + [
-            Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
+            Choice(name) for name, values in TUNINGS.items() if any(values.keys() & self._options(choice) for choice in self.axes["partitioner"])]
         self.axes["model"] = [Choice(models[0][0])] + [
             Choice(name, (f"model.plugin={name}", *(f"model.{key}={value}" for key, value in sizes.items()))) for name, sizes in models[1:]]
         self.axes["tensor"] = [Choice("1"), Choice("2", ("parallel.tensor=2",)),
@@ -191,10 +159,11 @@ class Space:
 
     @functools.cache
     def _tuned(self, tuning, partitioner):
-        """The options of the tuning that the partitioner has: nothing is gathered, and no gathering is tuned, below stage 3."""
-        inapplicable = {"prefetch_layers", "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance", "persistence_threshold"}
-        own = set(self._options(partitioner)) - (inapplicable if re.search(r":stage=[12]", partitioner.label) else set())
-        return {option: value for option, value in TUNINGS.get(tuning, {}).items() if option in own}
+        """The options of the tuning that the partitioner has: what it does not release is not gathered, and no gathering is tuned."""
+        values = {option: value for option, value in TUNINGS.get(tuning, {}).items() if option in self._options(partitioner)}
+        if values.keys() & TUNES_GATHERING and not self.releases_parameters(partitioner):
+            return {option: value for option, value in values.items() if option not in TUNES_GATHERING}
+        return values
 
     def simplest(self):
         return Combination({axis: choices[0] for axis, choices in self.axes.items()})
@@ -230,16 +199,39 @@ class Space:
         size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
         return int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
 
-    def has_replicas(self, combination):
-        """Whether the partitioner shards in groups and replicates across them."""
-        partitioner = combination["partitioner"]
-        return any(option["name"] == "shard_size" for option in self._options(partitioner).values()) and "secondary_shard=true" not in partitioner.label
+    @functools.cache
+    def has_replicas(self, partitioner):
+        """Whether it shards in groups and replicates across them."""
+        local = next(choice for choice in self.axes["policy"] if choice.label == "local")
+        reason = next(row["reason"] for row in self.program.conflicts() if row["first"] == "a partitioner without replicas")
+        return reason not in self.program.refusal(2, tuple(self._chosen(self.simplest().replaced(partitioner=partitioner, policy=local))))
+
+    def of_whole_replicas(self):
+        """The partitioner with which each group of ranks that train by themselves is one rank."""
+        simplest = self.simplest()
+        return next(choice for choice in self.axes["partitioner"]
+                    if self.has_replicas(choice) and self.shard_size(simplest.replaced(partitioner=choice)) == 1)
+
+    def releases_parameters(self, partitioner):
+        return "a partitioner that releases parameters" in self.features_of("partitioner", partitioner)
+
+    def updates_neighbours(self, optimizer):
+        """Whether it updates blocks of neighbouring elements, which tensor-parallel ranks may not cut."""
+        tensor = next(choice for choice in self.axes["tensor"] if choice.label == "2")
+        settings = [*self._chosen(self.simplest().replaced(optimizer=optimizer, tensor=tensor)), "train.clip=0"]
+        return re.search(r"updates \d+ neighbouring elements", self.program.refusal(2, tuple(settings))) is not None
+
+    def schedule(self, combination, chunks=None):
+        """What the program says of the combination's schedule; of the number of chunks that the scheduler asks for, unless it is given."""
+        return self.program.schedule(combination["scheduler"].settings, combination.number("stages"), combination.number("accumulation"), chunks)
 
     def sums_a_tie_apart(self, combination):
-        """Whether it sums the gradients of tied embeddings in another order than most schedulers do."""
-        scheduler = combination["scheduler"].family or combination["scheduler"].label
-        least_stages = OTHER_ORDER_OF_TIES.get(scheduler, math.inf)
-        return combination["embeddings"].label == "tied" and combination.number("stages") >= least_stages
+        """Whether it sums the gradients of tied embeddings in another order than the simplest scheduler does."""
+        if combination["embeddings"].label != "tied" or combination["scheduler"] == self.axes["scheduler"][0]:
+            return False
+        chunks = combination["chunks"].label
+        simplest = self.schedule(combination.replaced(scheduler=self.axes["scheduler"][0]))
+        return self.schedule(combination, None if chunks == "auto" else chunks).order_of_tie() != simplest.order_of_tie()
 
     @functools.cache
     def features_of(self, axis, choice):
@@ -300,9 +292,9 @@ def _late_updates_and_other_policies(_, combination):
         rf"offload\.updates_at_end is 0\.5, which has no effect: step_policy is {policy}, .*; set step_policy: plain") or None
 
 
-def _parameters_stay_below_stage_3(_, combination):
+def _parameters_stay_below_stage_3(space, combination):
     offloaded = combination["offload"].label.startswith(("parameters:", "trained", "all"))
-    return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
+    return offloaded and not space.releases_parameters(combination["partitioner"]) and (
         r"offload.parameters: this partitioner keeps parameters whole") or None
 
 
@@ -319,21 +311,14 @@ def _more_chunks_than_layers(space, combination):
     return chunks > space.layers and rf"{space.layers} layers .*{chunks} chunks" or None
 
 
-def _fewer_micro_batches_than_stages(_, combination):
-    stages, micro_batches = combination.number("stages"), combination.number("accumulation")
-    return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
-        rf"needs at least {stages}, the number of stages; {micro_batches} micro-batches per step \(train.accumulation\) cannot be split into such groups") or None
+def _micro_batches_of_the_schedule(space, combination):
+    refusal = space.schedule(combination).refusal
+    return refusal and re.escape(refusal)
 
 
-def _too_few_micro_batches_for_dualpipe(_, combination):
-    stages, micro_batches = combination.number("stages"), combination.number("accumulation")
-    return combination["scheduler"].label == "dualpipe_v" and micro_batches < 2 * stages and (
-        rf"two micro-batches per stage, {2 * stages} for {stages} stages, and train.accumulation is {micro_batches};") or None
-
-
-def _units_over_tensor(_, combination):
+def _units_over_tensor(space, combination):
     """The matrices of this model's layers are small: a part of a row is shorter than a block."""
-    return combination["optimizer"].plugin == "optimizer/adamw_8bit" and combination.tensor > 1 and (
+    return combination.tensor > 1 and space.updates_neighbours(combination["optimizer"]) and (
         rf"parallel.tensor is 2, and {combination['optimizer'].plugin} updates \d+ neighbouring elements") or None
 
 
@@ -344,7 +329,8 @@ def _compressed_and_all_reduced(space, combination):
 
 
 def _weights_travel_in_one_way(_, combination):
-    return combination["precision"].label == "fp8:gather=fp8" and "weights_on_wire=int8" in combination["partitioner"].label and (
+    gathers = any(".gather=" in setting for setting in combination["precision"].settings)
+    return gathers and "weights_on_wire=int8" in combination["partitioner"].label and (
         r"weights_on_wire is int8 and the precision policy sends weights in its own 8-bit format; leave weights_on_wire or that option") or None
 
 
@@ -357,12 +343,6 @@ def _indivisible_shards(space, combination):
     size = space.shard_size(combination)
     return combination.data_parallel % size and (rf"shard_size is {size}, which does not divide the {combination.data_parallel} "
                                                  r"data-parallel ranks; the nearest") or None
-
-
-def _indivisible_updates_of_2bw(_, combination):
-    stages, micro_batches = combination.number("stages"), combination.number("accumulation")
-    return combination["scheduler"].label == "pipedream:version=2bw" and micro_batches % stages and (
-        rf"micro_batches_per_update is {stages}, the number of stages, and does not divide the {micro_batches} micro-batches") or None
 
 
 class Conflict:
@@ -407,7 +387,7 @@ FEATURES = {
     "data.documents: separate": None,
     "a data plugin without own_order": None,
     "train.clip above 0": None,  # Space.settings leaves it out where it is refused
-    "a partitioner without replicas": lambda space, combination: not space.has_replicas(combination),
+    "a partitioner without replicas": lambda space, combination: not space.has_replicas(combination["partitioner"]),
     "one group of data-parallel ranks": lambda space, combination: space.shard_size(combination) == combination.data_parallel,
     "a trained parameter that layers of several chunks use":
         lambda _, combination: combination["embeddings"].label == "tied" and combination.number("stages") > 1,
@@ -430,6 +410,5 @@ FEATURES = {
 RULES_OF_CONFIGS = (_indivisible_ranks, _indivisible_batch)
 # What a single plugin refuses, and a key without effect.
 RULES_OF_PLUGINS = (_late_updates_and_other_policies, _weights_travel_in_one_way, _compressed_and_all_reduced,
-                    _chunks_of_the_schedule, _more_chunks_than_layers,
-                    _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards,
+                    _chunks_of_the_schedule, _more_chunks_than_layers, _micro_batches_of_the_schedule, _indivisible_shards,
                     _units_over_tensor, _parameters_stay_below_stage_3, _rows_of_a_tie)

@@ -5,7 +5,7 @@ What a run must equal, over STEPS steps:
   weights;
 - the reference, one process with the simplest choices and the same precision, optimizer and step policy (with the policy local, as many processes as
   there are groups of ranks), to the bounds of bounds.py: in every
-  step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that combinations.py
+  step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that sample_values.py
   has no settings for it is not known how it blows up rounding: there gradients and norms of the first step, and the losses;
 - `tolerance(b)` of a plugin other than a precision: the reference's losses and norms to b, and gradients to sqrt(2 b) (bounds.py). `simulated(NAME)`: the run with
   plugin NAME in its place. A precision's own equivalence is that of its reference to the simplest precision's,
@@ -18,10 +18,11 @@ import math
 import os
 import re
 
-from bounds import LOSS_BOUND, SIGNIFICANT_BITS, Bounds, apart, gradient_apart, gradient_of_precision
+from bounds import LOSS_BOUND, Bounds, apart, gradient_apart, gradient_of_precision
 from combinations import GLOBAL_BATCH, Space
 from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, set_arguments, write_tokens
 from program import Program
+from sample_values import SIGNIFICANT_BITS
 from trainers import Trainers
 
 STEPS = 12
@@ -71,7 +72,7 @@ class Matrix:
             chosen["ranks"] = next(one for one in self.space.axes["ranks"] if one.label == combination["stages"].label)
         if combination["policy"].label == "local":  # each group trains on its part of every micro-batch; local_test.cpp compares this reference with a simulation
             chosen |= {"accumulation": combination["accumulation"]}
-            chosen["partitioner"] = next(one for one in self.space.axes["partitioner"] if one.label == "hybrid:shard_size=1")
+            chosen["partitioner"] = self.space.of_whole_replicas()
             groups = combination.data_parallel // self.space.shard_size(combination)
             chosen["ranks"] = next(one for one in self.space.axes["ranks"] if one.label == str(groups))
         return simplest.replaced(**chosen)

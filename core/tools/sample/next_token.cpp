@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "interface/src/split_mix.hpp"
+
 namespace strata::sample {
 
 namespace {
@@ -47,15 +49,9 @@ void keep_likely(std::vector<double>& weights, const Choice& choice) {
   }
 }
 
-// In [0, 1): splitmix64 of the two (Steele et al., 2014), whose neighbours have nothing in common.
+// In [0, 1), by both numbers: draws of neighbouring positions have nothing in common.
 double draw(std::uint64_t seed, std::int64_t position) {
-  const auto mixed = [](std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  };
-  return static_cast<double>(mixed(mixed(seed) ^ static_cast<std::uint64_t>(position)) >> 11) * 0x1p-53;
+  return static_cast<double>(split_mix(split_mix(seed) ^ static_cast<std::uint64_t>(position)) >> 11) * 0x1p-53;
 }
 
 }  // namespace

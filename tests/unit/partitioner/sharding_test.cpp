@@ -168,6 +168,14 @@ TEST_CASE("blocks are cut into equal parts of whole blocks, in one collective as
   CHECK((layout.pieces()[2].in_parts && layout.pieces()[2].elements == 256 * 12 && layout.whole() == 256 * 20 + 1));
 }
 
+TEST_CASE("equal parts are whole blocks and whole vectors of eight elements") {
+  const std::vector<FlatParameterInfo> infos{with_units(0, {{12 * 40, 12}, {100, 1}})};
+  const fakes::PartitionRank rank(library_of(zero1), {}, 4, 0, infos);
+  const toolbox::ShardLayout layout = toolbox::ShardLayout::of(rank.flat_parameters(), 0, 4, 1 << 20)[0];
+  REQUIRE(layout.pieces().size() == 1);
+  CHECK((layout.pieces()[0].in_parts && layout.part() == 168));  // the least multiple of 12 and 8 from 580 / 4 on
+}
+
 TEST_CASE("logical bytes sent over ddp's are the formulas of the plugins' headers, exactly") {
   for (const int ranks : {2, 3, 4, 64}) {
     for (const int micro_batches : {1, 2, 4}) {

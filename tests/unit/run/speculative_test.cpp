@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "every_pair.hpp"
 #include "plan/dry_run.hpp"
@@ -15,9 +18,24 @@ namespace {
 
 STRATA_NO_OPTIONS(TenLayersOptions)
 
+// Notes the seed of backward with which each micro-batch of each step was computed last.
+struct WatchedEmbedding final : EmbeddingLayer {
+  using EmbeddingLayer::EmbeddingLayer;
+  using Seeds = std::map<std::pair<std::int64_t, std::int64_t>, double>;  // by the step's key and the first sample
+  LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
+    if (batch.loss_seed.defined() && !batch.loss_seed.is_meta()) {
+      const std::lock_guard lock(mutex);
+      seeds[{batch.random_key.item<std::int64_t>(), batch.sample}] = batch.loss_seed.item<double>();
+    }
+    return EmbeddingLayer::forward(input, batch);
+  }
+  static inline std::mutex mutex;
+  static inline Seeds seeds;
+};
+
 struct TenLayers final : SequentialModel {
   TenLayers(PluginContext&, const TenLayersOptions&) : SequentialModel(::vocabulary) {
-    add<EmbeddingLayer>("embedding", ::vocabulary, width);
+    add<WatchedEmbedding>("embedding", ::vocabulary, width);
     for (int layer = 0; layer < 8; ++layer) add<HiddenLayer>("hidden" + std::to_string(layer), width, width);
     add<HeadLayer>("head", ::vocabulary, width);
   }
@@ -161,6 +179,24 @@ TEST_CASE("a step that overflows in fp16 on one stage is taken back on all") {
   CHECK(skipped > 1);
   CHECK(speculative.made_again >= skipped);
   CHECK(speculative.made_again < 24);
+}
+
+TEST_CASE("forwards made ahead run again after the loss scale grows") {
+  const Config config;
+  const auto seeds = [&](const std::string& policy) {
+    WatchedEmbedding::seeds.clear();
+    const SpeculativeRun run = trained_in_pipeline(
+        config, 2,
+        {"scheduler.plugin=zero_bubble_v", "parallel.pipeline=2", "precision.plugin=fp16", "train.clip=0",
+         "precision.fp16.initial_scale_power=4", "precision.fp16.loss_scale_window=2", "step_policy=" + policy});
+    CHECK(std::ranges::count(run.applied, false) == 0);
+    return WatchedEmbedding::seeds;
+  };
+  const WatchedEmbedding::Seeds plain = seeds("plain");
+  std::set<double> scales;
+  for (const auto& [place, seed] : plain) scales.insert(seed);
+  CHECK(scales.size() == 4);  // 8 steps, two with each
+  CHECK(seeds("speculative") == plain);
 }
 
 TEST_CASE("work ahead on the next step is dropped when another call intervenes") {
