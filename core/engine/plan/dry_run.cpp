@@ -156,7 +156,7 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   input.tokens = config.train.global_batch * config.model.seq_len;
 
   const auto validate = [&] {
-    if (!config.validation.data.path.empty()) session.evaluate(input.batches, LossSums::zeros(at::kMeta));
+    if (!config.validation.data.path.empty()) session.evaluate(input.batches, session.zero_sums());
   };
   DryRun result;
   std::vector<bool> whole;

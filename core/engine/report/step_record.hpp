@@ -14,8 +14,8 @@
 
 namespace strata::report {
 
-// Mean losses over validation samples.
-struct ValidationResult : runtime::MeanLosses {
+// Figures over validation samples.
+struct ValidationResult : runtime::ForwardFigures {
   std::int64_t samples = 0;
   double seconds = 0.0;
   double perplexity() const { return std::exp(loss); }

@@ -38,9 +38,9 @@ double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
   }
   return engine.part([&] {
     runtime::Session& session = engine.run.session();
-    const at::Tensor sums = runtime::LossSums::zeros(session.store().device());
+    const runtime::ForwardSums sums = session.zero_sums();
     session.evaluate(batches, sums);
-    return session.mean_losses(sums, valid_tokens).loss;
+    return session.figures(sums, valid_tokens).loss;
   });
 }
 

@@ -114,10 +114,10 @@ void Run::prove_checkpoint() {
   seen.training = false;
   const at::Device device = session_.store().device();
   if (reduce_numbers(*session_.stage().world, device, {session_.counted(batch.valid_tokens)}).front() == 0) return;
-  const at::Tensor sums = LossSums::zeros(device);
+  const ForwardSums sums = session_.zero_sums();
   session_.evaluate({seen}, sums);
-  const MeanLosses losses = session_.mean_losses(sums, batch.valid_tokens);
-  saver_.take_loss(losses.loss, "the loss after step " + std::to_string(steps_done_));
+  saver_.take_loss(session_.figures(sums, batch.valid_tokens).loss,
+                   "the loss after step " + std::to_string(steps_done_));
   saver_.mark_if_disproven();
 }
 

@@ -209,7 +209,7 @@ void Session::make_pending_updates() {
   executor_.make_pending_updates(pending_updates_);
 }
 
-void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums) {
+void Session::evaluate(const std::vector<MicroBatch>& batches, const ForwardSums& sums) {
   make_pending_updates();
   compute_with(Weights::Evaluated);
   const int micro_batches = static_cast<int>(batches.size());
@@ -229,10 +229,11 @@ void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor&
   executor_.evaluate(found->second, input, sums);
 }
 
-MeanLosses Session::mean_losses(const at::Tensor& sums, std::int64_t valid_tokens) {
-  sums.select(0, LossSums::valid_tokens).fill_(static_cast<double>(counted(valid_tokens)));
-  stage_.world->all_reduce(sums, ReduceOperation::Sum).wait();
-  return MeanLosses::of(sums.cpu().const_data_ptr<double>());
+ForwardFigures Session::figures(const ForwardSums& sums, std::int64_t valid_tokens) {
+  sums.sums.select(0, ForwardSums::valid_tokens).fill_(static_cast<double>(counted(valid_tokens)));
+  stage_.world->all_reduce(sums.sums, ReduceOperation::Sum).wait();
+  if (sums.maxima.numel() > 0) stage_.world->all_reduce(sums.maxima, ReduceOperation::Max).wait();
+  return ForwardFigures::of({sums.sums.cpu(), sums.maxima.cpu()}, stage_.statistics);
 }
 
 }  // namespace strata::runtime

@@ -41,6 +41,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
         [&] { return model.describe(number, batch_); }));
     recompute.push_back(config.recompute.covers(number));
   }
+  stage_.statistics = StatisticNames::of(stage_.model_layers, stage_.model_name);
   attach_precision();
   std::vector<LayerTime> times = measured_;
   if (times.empty() && cuts_by_time(config.cut) && !stage_.store->dry_run())

@@ -21,6 +21,7 @@
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
 #include "state/parameter_sums.hpp"
+#include "step/forward_sums.hpp"
 #include "step/input_bytes.hpp"
 #include "step/input_parts.hpp"
 #include "step/linear.hpp"
@@ -71,6 +72,7 @@ struct StageState {
   Placement placement;
   std::vector<StageLayer> layers;       // this rank's layers, ascending
   std::vector<LayerInfo> model_layers;  // every layer of the model
+  StatisticNames statistics;            // statistics of every layer of the model
   state::Layout layout;
   NamedPlugin<Device> device;
   NamedPlugin<Partitioner> partitioner;

@@ -182,6 +182,14 @@ LayerOutput BuiltModel::forward(int layer, const Tensors& input, const MicroBatc
   return layers_[static_cast<std::size_t>(layer)]->forward(input, batch);
 }
 
+Combined Combined::nothing(StatisticKind kind) {
+  return {kind, kind == StatisticKind::Sum ? 0.0 : -std::numeric_limits<double>::infinity()};
+}
+
+void Combined::add(double more) {
+  value = kind == StatisticKind::Sum ? value + more : std::max(value, more);
+}
+
 BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
   const c10::NoGradGuard no_grad;
   Passage passage;
@@ -190,6 +198,8 @@ BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
     passage.last = forward(layer, passage.inputs.back(), batch);
     if (passage.last.auxiliary_loss.defined())
       passage.auxiliary_loss = passage.auxiliary_loss.value_or(0.0) + passage.last.auxiliary_loss.item<double>();
+    for (const auto& [info, value] : passage.last.statistics)
+      passage.statistics.try_emplace(info.name, Combined::nothing(info.kind)).first->second.add(value.item<double>());
   }
   return passage;
 }

@@ -24,6 +24,16 @@ std::int64_t count_parameters(const Model& model);
 // Options for models of other sizes: the presets, the small ones, and those with each of the subject's settings. Some
 // are refused.
 std::vector<fakes::OptionTexts> size_settings(Subject& subject);
+// A statistic of several layers, micro-batches or samples.
+struct Combined {
+  StatisticKind kind = StatisticKind::Sum;
+  double value = 0.0;
+
+  static Combined nothing(StatisticKind kind);
+  void add(double more);
+};
+using CombinedStatistics = std::map<std::string, Combined>;  // by name
+
 class BuiltModel {
  public:
   // Builds every layer, or `only` one. Parameters have values that depend on `seed`, their names and shapes alone.
@@ -40,6 +50,7 @@ class BuiltModel {
     std::vector<Tensors> inputs;  // by layer
     LayerOutput last;
     std::optional<double> auxiliary_loss;  // the sum of those that layers give
+    CombinedStatistics statistics;         // of all layers
   };
   Passage pass(const MicroBatch& batch) const;
   double loss(const MicroBatch& batch) const;
