@@ -208,10 +208,12 @@ TEST_CASE("a head that is cut over ranks has the loss and the gradients of the w
   targets[1] = ignored_target;
   const at::Tensor whole_x = x.clone().set_requires_grad(true), whole_weight = weight.clone().set_requires_grad(true);
   const auto all_of = [](const TokenLoss& one) {
-    return one.auxiliary_loss.defined() ? Tensors{one.loss, one.auxiliary_loss} : Tensors{one.loss};
+    std::vector<at::Tensor> losses{one.loss};
+    if (one.auxiliary_loss.defined()) losses.push_back(one.auxiliary_loss);
+    return losses;
   };
   const auto backward = [&](const TokenLoss& one) {
-    torch::autograd::backward(all_of(one), Tensors(all_of(one).size(), at::full({}, 0.25)));
+    torch::autograd::backward(all_of(one), std::vector<at::Tensor>(all_of(one).size(), at::full({}, 0.25)));
   };
   const TokenLoss loss = linear_cross_entropy(whole_x, whole_weight, targets, terms);
   backward(loss);

@@ -1,5 +1,6 @@
 // The terms beside the cross entropy, z-loss and largest logit, against plain libtorch and autograd.
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
@@ -49,6 +50,8 @@ double apart(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - wide).abs().max().item<double>() / wide.abs().max().item<double>();
 }
 
+// Of values: in half precision, rounding moves each logit by half a unit in the last place, and a square by a whole
+// one.
 struct DtypeBound {
   at::ScalarType dtype;
   double of_values, of_gradients;
@@ -59,7 +62,7 @@ struct DtypeBound {
 TEST_CASE("z-loss and largest logit equal the reference for every chunk and dtype") {
   at::manual_seed(5);
   const DtypeBound bound = GENERATE(DtypeBound{at::kFloat, 2e-6, 2e-6}, DtypeBound{at::kDouble, 1e-13, 1e-13},
-                                    DtypeBound{at::kBFloat16, 2e-3, 2e-2}, DtypeBound{at::kHalf, 3e-4, 3e-3});
+                                    DtypeBound{at::kBFloat16, 4e-3, 2e-2}, DtypeBound{at::kHalf, 5e-4, 3e-3});
   const std::int64_t width = GENERATE(5, 40);  // keeps the weight's gradient; keeps the logits'
   const std::int64_t chunk = GENERATE(0, 1, 4, 23, 100);
   CAPTURE(bound.dtype, width, chunk);
@@ -72,11 +75,11 @@ TEST_CASE("z-loss and largest logit equal the reference for every chunk and dtyp
                          wanted = with_gradients(problem, at::kDouble, terms, true, seed);
   CHECK(apart(found.loss.loss, wanted.loss.loss) < bound.of_values);
   CHECK(apart(found.loss.auxiliary_loss, wanted.loss.auxiliary_loss) < bound.of_values);
-  CHECK(apart(found.loss.largest_logit, wanted.loss.largest_logit) < bound.of_values * 4);
+  CHECK(apart(found.loss.largest_logit, wanted.loss.largest_logit) < bound.of_values);
   CHECK(apart(found.x, wanted.x) < bound.of_gradients);
   CHECK(apart(found.weight, wanted.weight) < bound.of_gradients);
   CHECK_FALSE(found.loss.largest_logit.requires_grad());
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   const TokenLoss alone =
       strata::linear_cross_entropy(problem.x.to(bound.dtype), problem.weight.to(bound.dtype), problem.targets, terms);
   CHECK(at::equal(alone.auxiliary_loss, found.loss.auxiliary_loss));
