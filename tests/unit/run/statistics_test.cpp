@@ -24,7 +24,7 @@ struct CountedHidden final : OneMatrix {
     const at::Tensor counts = valid_of(batch).unsqueeze(-1).to(y.scalar_type());
     LayerOutput output{{y}};
     output.statistics = {{{"tokens", StatisticKind::Sum}, counts.sum()},
-                         {{"largest", StatisticKind::Maximum}, (y * counts).max()},
+                         {{"largest", StatisticKind::Maximum}, (y * counts).amax()},
                          {{"squares", StatisticKind::Sum}, (y * counts).square().sum()}};
     return output;
   }
@@ -54,6 +54,10 @@ struct Counted final : SequentialModel {
   }
 };
 
+std::vector<ProgramPlugin> counted() {
+  return {program_plugin<Model, Counted, CountedOptions>("counted", {Capability::SplittableBackward})};
+}
+
 struct StatisticsLayout {
   int ranks = 1;
   std::vector<std::string> settings;
@@ -67,8 +71,7 @@ struct FiguresOfRun {
 constexpr std::int64_t trained_steps = 3;
 
 // Trains some steps on batches of 12 samples, and validates at the end.
-FiguresOfRun figures_of(const StatisticsLayout& layout, std::vector<std::string> settings,
-                        const std::vector<ProgramPlugin>& plugins) {
+FiguresOfRun figures_of(const StatisticsLayout& layout, std::vector<std::string> settings) {
   const Config config;
   settings.insert(settings.end(), {config.data(), "validation.path=" + config.tokens(), "train.global_batch=12",
                                    "train.accumulation=auto", "train.steps=" + std::to_string(trained_steps)});
@@ -85,7 +88,7 @@ FiguresOfRun figures_of(const StatisticsLayout& layout, std::vector<std::string>
         figures.steps.insert(figures.steps.end(), mine.begin(), mine.end());
         if (rank.engine.rank() == 0) figures.validation = validation;
       },
-      plugins);
+      counted());
   return figures;
 }
 
@@ -147,11 +150,9 @@ std::string error_with(const std::vector<Statistic>& statistics, bool in_trainin
 }  // namespace
 
 TEST_CASE("sums and maxima of layers are those of one process, at any layout") {
-  const std::vector<ProgramPlugin> plugins{
-      program_plugin<Model, Counted, CountedOptions>("counted", {Capability::SplittableBackward})};
   const std::vector<std::string> settings{"model.plugin=counted", "optimizer.plugin=sgd", "learning_rate.base=0.1",
                                           "train.clip=0.3"};
-  const FiguresOfRun one = figures_of({}, settings, plugins);
+  const FiguresOfRun one = figures_of({}, settings);
   for (const runtime::ForwardFigures& step : one.steps) {
     CHECK(step.statistics.at("tokens") == counted_layers * step.valid_tokens);
     CHECK(step.statistics.at("squares") > 0.0);
@@ -160,22 +161,15 @@ TEST_CASE("sums and maxima of layers are those of one process, at any layout") {
   }
   CHECK(one.validation.statistics.at("tokens") == counted_layers * one.validation.valid_tokens);
   CHECK(one.steps[0].statistics.at("largest") != one.steps[1].statistics.at("largest"));
-  for (const StatisticsLayout& layout : layouts_of_any_model())
-    check_runs(layout, figures_of(layout, settings, plugins), one);
+  for (const StatisticsLayout& layout : layouts_of_any_model()) check_runs(layout, figures_of(layout, settings), one);
 }
 
 TEST_CASE("z-loss and largest logit of a decoder are those of one process, at any layout") {
-  const std::vector<std::string> settings{"model.plugin=gpt_neox",
-                                          "model.hidden_size=16",
-                                          "model.layers=4",
-                                          "model.heads=4",
-                                          "model.vocabulary=11",
-                                          "model.z_loss=0.5",
-                                          "model.report_largest_logit=true",
-                                          "optimizer.plugin=adamw",
-                                          "learning_rate.base=0.001",
-                                          "train.clip=0"};
-  const FiguresOfRun one = figures_of({}, settings, {});
+  const std::vector<std::string> settings{
+      "model.plugin=gpt_neox",   "model.hidden_size=16",     "model.layers=4",   "model.heads=4",
+      "model.rotary_fraction=1", "model.vocabulary=11",      "model.z_loss=0.5", "model.report_largest_logit=true",
+      "optimizer.plugin=adamw",  "learning_rate.base=0.001", "train.clip=0"};
+  const FiguresOfRun one = figures_of({}, settings);
   for (const runtime::ForwardFigures& step : one.steps) {
     CHECK(*step.auxiliary_loss > 0.5);  // log(11)^2 / 2 with equal logits
     CHECK(step.statistics.size() == 1);
@@ -184,15 +178,15 @@ TEST_CASE("z-loss and largest logit of a decoder are those of one process, at an
   std::vector<StatisticsLayout> layouts = layouts_of_any_model();
   layouts.push_back({2, {"parallel.tensor=2"}});
   layouts.push_back({4, {"parallel.tensor=2", "parallel.sequence=true", "partitioner.plugin=zero1"}});
-  for (const StatisticsLayout& layout : layouts) check_runs(layout, figures_of(layout, settings, {}), one);
+  for (const StatisticsLayout& layout : layouts) check_runs(layout, figures_of(layout, settings), one);
 }
 
 TEST_CASE("a z-loss lowers the logits, and its absence changes no figure") {
-  const std::vector<std::string> settings{"model.plugin=gpt_neox", "model.hidden_size=16", "model.layers=1",
-                                          "model.heads=4", "model.vocabulary=11"};
+  const std::vector<std::string> settings{"model.plugin=gpt_neox", "model.hidden_size=16",    "model.layers=1",
+                                          "model.heads=4",         "model.rotary_fraction=1", "model.vocabulary=11"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), settings.begin(), settings.end());
-    return figures_of({}, more, {});
+    return figures_of({}, more);
   };
   const FiguresOfRun plain = with({}), reported = with({"model.report_largest_logit=true"}),
                      kept_small = with({"model.report_largest_logit=true", "model.z_loss=1"});
@@ -216,8 +210,7 @@ TEST_CASE("statistics that a layer does not describe, or that are no figures, ar
 
 TEST_CASE("a program receives the statistics of a step") {
   const Config config;
-  Engine engine = initialize(config.file(), {"model.plugin=counted", config.data()},
-                             {program_plugin<Model, Counted, CountedOptions>("counted")});
+  Engine engine = initialize(config.file(), {"model.plugin=counted"}, counted());
   const StepResult result = step_in_parts(engine, random_batches(1));
   CHECK(result.statistics.size() == 4);
   CHECK(result.statistics.at("tokens") == 3 * 10 * counted_layers);
