@@ -5,6 +5,8 @@
 
 namespace strata::conformance::model_checks {
 
+inline constexpr std::int64_t ignored = -100;  // target that does not count
+
 // A model of drawn options, and the shape of its batch.
 struct ModelWorld {
   Subject& subject;

@@ -10,8 +10,6 @@ namespace strata::conformance::model_checks {
 
 namespace {
 
-constexpr std::int64_t ignored = -100;
-
 // Returns the statistics of all samples but one, from those of each.
 CombinedStatistics combined(const std::vector<CombinedStatistics>& samples, std::int64_t left_out) {
   CombinedStatistics all;

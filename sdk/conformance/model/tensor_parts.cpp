@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 #include <strata/error.hpp>
 #include <strata/fakes/local_group.hpp>

@@ -57,9 +57,9 @@ struct StatisticInfo {
 
 struct Statistic {
   StatisticInfo info;
-  // Value of the micro-batch, floating-point and 0-dimensional, on the device. A sum, or a maximum, over its samples: a
-  // sample whose targets are all ignored adds 0, or does not count. Equal on the ranks of the tensor group. Its
-  // gradient is not used.
+  // Value of the micro-batch, floating-point and 0-dimensional, on the device: a sum, or a maximum, over the samples
+  // that have a target; without any, 0 or -infinity. Equal on the ranks of the tensor group. Its gradient is not used.
+  // Maxima must work on meta tensors too: at::amax() does, at::max() does not.
   at::Tensor value;
 };
 

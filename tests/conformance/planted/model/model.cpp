@@ -171,7 +171,7 @@ class PlantedLayer final : public Layer {
     at::Tensor squares = logits.square().sum(1) * counts;
     squares = has("statistic_mean") ? squares.mean() : squares.sum();
     if (has("statistic_of_the_last_call")) std::swap(squares, last_squares_);
-    const at::Tensor largest = logits.masked_fill(counts.logical_not().unsqueeze(1), -INFINITY).amax();
+    const at::Tensor largest = logits.masked_fill(counts.eq(0).unsqueeze(1), -INFINITY).amax();
     return {{{"largest_logit", StatisticKind::Maximum}, largest},
             {{"squares"}, squares.defined() ? squares : at::zeros({}, logits.options())}};
   }
