@@ -182,14 +182,6 @@ LayerOutput BuiltModel::forward(int layer, const Tensors& input, const MicroBatc
   return layers_[static_cast<std::size_t>(layer)]->forward(input, batch);
 }
 
-Combined Combined::nothing(StatisticKind kind) {
-  return {kind, kind == StatisticKind::Sum ? 0.0 : -std::numeric_limits<double>::infinity()};
-}
-
-void Combined::add(double more) {
-  value = kind == StatisticKind::Sum ? value + more : std::max(value, more);
-}
-
 BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
   const c10::NoGradGuard no_grad;
   Passage passage;

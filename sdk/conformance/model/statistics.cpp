@@ -6,6 +6,18 @@
 #include "conformance/model/built_model.hpp"
 #include "conformance/model/checks.hpp"
 
+namespace strata::conformance {
+
+Combined Combined::nothing(StatisticKind kind) {
+  return {kind, kind == StatisticKind::Sum ? 0.0 : -INFINITY};
+}
+
+void Combined::add(double more) {
+  value = kind == StatisticKind::Sum ? value + more : std::max(value, more);
+}
+
+}  // namespace strata::conformance
+
 namespace strata::conformance::model_checks {
 
 namespace {

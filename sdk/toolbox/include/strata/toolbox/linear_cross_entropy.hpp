@@ -36,8 +36,8 @@ struct TokenLoss {
 // Returns the loss of softmax(x weight^T) and targets.
 //   x [rows, n], weight [vocabulary, n] of one dtype; targets int64 [rows]
 // Differentiable, also on meta tensors; backward must give `loss` and `auxiliary_loss` the same gradient, as the engine
-// does. Throws UserError naming a target that is neither in the vocabulary nor -100
-// (checked if targets are in host memory).
+// does. Throws UserError naming a target that is neither in the vocabulary nor -100 (checked if targets are in host
+// memory).
 //
 // [Note: chunked loss] The logits [rows, vocabulary] take most of a small model's memory, and their gradient as much
 // again. Here they exist for only `chunk` rows at a time. If gradients are enabled, forward turns a chunk's logits into
@@ -53,7 +53,7 @@ struct TokenLoss {
 // of the two.
 //
 // part: weight has some rows of the vocabulary, other ranks of the group the rest: targets, x and the result are equal
-// on all ranks, and every chunk's statistics are summed over them. The gradient of x is this rank's share of the sum.
+// on all ranks, and every chunk's sums are added over them. The gradient of x is this rank's share of the sum.
 // [collective] over the group
 TokenLoss linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                const LossTerms& terms = {}, const at::Tensor& seed = {},
