@@ -37,7 +37,7 @@ struct Hidden final : OneMatrix {
 struct Head final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
-    return {{}, linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten())};
+    return {{}, linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten()).loss};
   }
 };
 

@@ -285,8 +285,8 @@ SHOWN_NOWHERE = {
     "offload/nvme.timeout_s": "a limit of waiting: tests/unit/offload",
 }
 
-# Options of a model that leave its function of the weights as it is: how it is computed, and what acts in training only.
-NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "embedding_dropout", "attention_dropout", "hidden_dropout"}
+# Options of a model that leave its function of the weights as it is: how it is computed, what is reported, and what acts in training only.
+NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "z_loss", "report_largest_logit", "embedding_dropout", "attention_dropout", "hidden_dropout"}
 
 # Values that spell what the default means.
 SAME_MODEL = {("model/llama.rotary_scaling", "none"), ("model/llama.variant", "llama"), ("model/llama.tie_embeddings", "false")}

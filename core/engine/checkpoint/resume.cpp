@@ -153,7 +153,7 @@ class Loading {
     for (const auto& [slot, named] : plugins_.all()) {
       const SavedPlugin* const of_all = shared ? shared->find(slot, named.name) : nullptr;
       const SavedPlugin* const of_rank = own ? own->find(slot, named.name) : nullptr;
-      if (of_all = = nullptr&& of_rank = = nullptr) continue;  // newly chosen: differing_settings() reports it
+      if (of_all == nullptr && of_rank == nullptr) continue;  // newly chosen: differing_settings() reports it
 
       if (is_split && !same_layout && of_all == nullptr) refuse_other_layout(named.name);
       SavedPlugin values = of_all != nullptr ? *of_all : *of_rank;

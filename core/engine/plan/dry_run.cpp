@@ -160,7 +160,7 @@ DryRun dry_run(const config::RunConfig& config, plugins::PluginRegistry& registr
   input.tokens = config.train.global_batch * config.model.seq_len;
 
   const auto validate = [&] {
-    if (!config.validation.data.path.empty()) session.evaluate(input.batches, step::LossSums::zeros(at::kMeta));
+    if (!config.validation.data.path.empty()) session.evaluate(input.batches, session.zero_sums());
   };
   DryRun result;
   std::vector<bool> whole;

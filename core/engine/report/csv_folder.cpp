@@ -61,6 +61,7 @@ void CsvFolder::write(const StepRecord& record) {
   const std::int64_t samples = (record.step + 1) * global_batch_;
   put("Train/Samples/train_loss", samples, record.outcome.loss);
   if (record.outcome.auxiliary_loss) put("Train/Samples/auxiliary_loss", samples, *record.outcome.auxiliary_loss);
+  for (const auto& [name, value] : record.outcome.statistics) put("Train/Samples/statistics/" + name, samples, value);
   put("Train/Samples/lr", samples, record.learning_rate);
   put("Train/Samples/grad_norm", samples, record.outcome.gradient_norm);
   put("Train/Samples/step_seconds", samples, record.step_s);
@@ -74,6 +75,8 @@ void CsvFolder::write(const StepValidation& validation) {
   put("Validation/Samples/loss", samples, validation.result.loss);
   if (validation.result.auxiliary_loss)
     put("Validation/Samples/auxiliary_loss", samples, *validation.result.auxiliary_loss);
+  for (const auto& [name, value] : validation.result.statistics)
+    put("Validation/Samples/statistics/" + name, samples, value);
 }
 
 ReportFile& CsvFolder::file_of(const std::string& name) {

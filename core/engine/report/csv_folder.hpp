@@ -19,8 +19,8 @@ class CsvFolder final : public MetricSink {
 
   std::string earlier_run() const override;
   void begin(std::int64_t steps_done) override;
-  // Writes a line to each figure's file: loss, learning rate, gradient norm, seconds and tokens/s of the step, the loss
-  // of the validation if there is one, and the plugins' metrics.
+  // Writes a line to each figure's file: losses, statistics of the layers, learning rate, gradient norm, seconds and
+  // tokens/s of the step, those of the validation if there is one, and the plugins' metrics.
   void write(const StepRecord& record) override;
   void write(const StepValidation& validation) override;
 

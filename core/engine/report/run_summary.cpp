@@ -49,6 +49,12 @@ nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
 
+nlohmann::json statistics_json(const std::map<std::string, double>& statistics) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, value] : statistics) json[name] = number(value);
+  return json;
+}
+
 nlohmann::json metrics_json(const std::map<std::string, stage::Metric>& metrics) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, metric] : metrics) json[name] = {{"value", number(metric.value)}, {"unit", metric.unit}};
@@ -77,6 +83,7 @@ nlohmann::json to_json(const ValidationResult& validation) {
                          {"tokens", validation.valid_tokens},
                          {"seconds", validation.seconds}};
   if (validation.auxiliary_loss) json["auxiliary_loss"] = number(*validation.auxiliary_loss);
+  if (!validation.statistics.empty()) json["statistics"] = statistics_json(validation.statistics);
   return json;
 }
 
@@ -103,6 +110,7 @@ nlohmann::json to_json(const StepRecord& record) {
       {"tokens_per_s", record.tokens_per_s},
   };
   if (record.outcome.auxiliary_loss) json["auxiliary_loss"] = number(*record.outcome.auxiliary_loss);
+  if (!record.outcome.statistics.empty()) json["statistics"] = statistics_json(record.outcome.statistics);
   if (record.validation) json["validation"] = to_json(*record.validation);
   for (const RankUsage& usage : record.ranks) {
     json["bytes"].push_back(to_json(usage.ledger.now));
@@ -170,9 +178,9 @@ std::string summary_table(const RunSummary& summary) {
       << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "")
       << (summary.made_again > 0 ? ", updates repeated " + std::to_string(summary.made_again) : "") << "\n";
   if (summary.predicted_step_s && summary.steps > 0)
-    out < < text::formatted("offload: auto predicted %.3f s per step; the median differs by %+.1f %%\n",
-                            *summary.predicted_step_s,
-                            100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
+    out << text::formatted("offload: auto predicted %.3f s per step; the median differs by %+.1f %%\n",
+                           *summary.predicted_step_s,
+                           100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
   if (const std::optional<double> hidden = summary.tensor.hidden()) {
     const double steps = static_cast<double>(std::max<std::int64_t>(summary.steps, 1));
     out < <

@@ -14,8 +14,8 @@
 
 namespace strata::report {
 
-// Mean losses over validation samples.
-struct ValidationResult : step::MeanLosses {
+// Figures over validation samples.
+struct ValidationResult : stage::ForwardFigures {
   std::int64_t samples = 0;
   double seconds = 0.0;
   double perplexity() const { return std::exp(loss); }

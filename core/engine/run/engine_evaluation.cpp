@@ -38,9 +38,9 @@ double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
   }
   return engine.part([&] {
     step::Session& session = engine.run.session();
-    const at::Tensor sums = step::LossSums::zeros(session.store().device());
+    const stage::ForwardSums sums = session.zero_sums();
     session.evaluate(batches, sums);
-    return session.mean_losses(sums, valid_tokens).loss;
+    return session.figures(sums, valid_tokens).loss;
   });
 }
 

@@ -17,7 +17,8 @@ StepResult result_of(const report::StepRecord& record) {
           record.step_s,
           record.outcome.clip_factor,
           record.tokens_per_s,
-          record.outcome.auxiliary_loss};
+          record.outcome.auxiliary_loss,
+          record.outcome.statistics};
 }
 
 // The sink of a program's observer.

@@ -49,7 +49,7 @@ Run::Run(const resolve::ResolvedRun& resolved, RunFiles files, const stage::Rank
     spdlog::warn(
         "step_policy: speculative assumes that all targets of a step count; with data.documents: separate almost every "
         "step has ignored targets and is repeated: set step_policy: plain");
-  if (session_.stage().layers.updates_within_step() > 0 && place.rank = = 0)
+  if (session_.stage().layers.updates_within_step() > 0 && place.rank == 0)
     spdlog::warn(
         "{} applies gradients to weights that were updated in the meantime, so losses differ from those of a single "
         "process; this harms adaptive optimizers most (arXiv:2606.30634), and this run uses {}: before a long run, "
@@ -118,10 +118,10 @@ void Run::prove_checkpoint() {
   if (group::reduce_numbers(session_.stage().groups.world(), device, {session_.counted(batch.valid_tokens)}).front() ==
       0)
     return;
-  const at::Tensor sums = step::LossSums::zeros(device);
+  const stage::ForwardSums sums = session_.zero_sums();
   session_.evaluate({seen}, sums);
-  const step::MeanLosses losses = session_.mean_losses(sums, batch.valid_tokens);
-  saver_.take_loss(losses.loss, "the loss after step " + std::to_string(steps_done_));
+  saver_.take_loss(session_.figures(sums, batch.valid_tokens).loss,
+                   "the loss after step " + std::to_string(steps_done_));
   saver_.mark_if_disproven();
 }
 

@@ -117,7 +117,7 @@ report::StepRecord Run::record_of(const step::StepInput& input, const step::Step
 // Checks after the step what updates within it could not know. All ranks know it from the step's one all-reduce, and
 // the run ends before anything is saved.
 void Run::check_updates_within_step(const step::StepInput& input, const step::StepOutcome& outcome) const {
-  if (session_.stage().layers.updates_within_step() = = 0) return;
+  if (session_.stage().layers.updates_within_step() == 0) return;
   const std::string& scheduler = session_.scheduler();
   const std::string step = format("step {}: ", input.step + 1);
   if (outcome.valid_tokens != input.tokens)
@@ -148,7 +148,7 @@ bool Run::judge(report::StepRecord& record) {
                            precision->stop_reason(), found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug("{} skips a step whose gradient is finite; the update is already made at that point", precision.name);
-  if (!outcome.finite & &session_.stage().place.rank = = 0)
+  if (!outcome.finite & &session_.stage().place.rank == 0)
     spdlog::warn("step {} is skipped: {}", record.step + 1, found);
   return outcome.finite && verdict == Verdict::Apply;
 }

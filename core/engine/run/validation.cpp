@@ -29,7 +29,7 @@ Validation::Validation(const config::RunConfig& config, step::Session& session, 
 std::optional<report::ValidationResult> Validation::run(const Progress& progress,
                                                         const std::function<bool()>& stopping) {
   const auto begin = std::chrono::steady_clock::now();
-  const at::Tensor sums = step::LossSums::zeros(session_.store().device());
+  const stage::ForwardSums sums = session_.zero_sums();
   std::int64_t valid_tokens = 0;
   for (std::int64_t first = 0; first < samples_; first += config_.train.global_batch) {
     if (stopping()) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<report::ValidationResult> Validation::run(const Progress& progress
     session_.evaluate(batches, sums);
     if (progress) progress(std::min(first + config_.train.global_batch, samples_), samples_);
   }
-  report::ValidationResult result{session_.mean_losses(sums, valid_tokens)};
+  report::ValidationResult result{session_.figures(sums, valid_tokens)};
   result.samples = samples_;
   result.seconds = stage::seconds_since(begin);
   return result;

@@ -70,6 +70,7 @@ void Layers::describe(const Setup& setup) {
     model_.push_back(plugins::plugin_call(
         model.name, [&] { return format("describe({})", number); }, setup.place.rank,
         [&] { return model->describe(number, setup.place.batch); }));
+  statistics_ = StatisticNames::of(model_, model.name);
   PrecisionPolicy& precision = *setup.plugins.precision;
   plugins::plugin_call(setup.plugins.precision.name, "attach()", setup.place.rank, [&] { precision.attach(model_); });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "program/lower.hpp"
+#include "stage/forward_sums.hpp"
 #include "stage/groups.hpp"
 #include "stage/input_bytes.hpp"
 #include "stage/input_parts.hpp"
@@ -52,6 +53,8 @@ class Layers {
   int first_trainable() const { return first_trainable_; }
   // Returns shared parameters by the tie's name.
   const std::map<std::string, Tie>& ties() const { return ties_; }
+  // Returns the names of the statistics of all layers.
+  const StatisticNames& statistics() const { return statistics_; }
   // Returns the config's settings of a parameter. Only in a training.
   const state::ParameterSettings& settings(const std::string& parameter) const { return rules_->of(parameter); }
 
@@ -85,6 +88,7 @@ class Layers {
   int tensor_ranks_;
   bool partitions_inputs_;
   std::vector<LayerInfo> model_;
+  StatisticNames statistics_;
   program::StepPlan plan_;
   int updates_within_step_ = 0;
   std::vector<StageLayer> own_;

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <set>
 
 #include "plugins/plugin_call.hpp"
@@ -24,10 +25,35 @@ LayerOutput Executor::compute(stage::StageLayer& layer, const Tensors& input, in
   LayerOutput output = plugins::plugin_call(
       stage_.plugins.model.name, [&] { return format("forward of {} (layer {})", layer.info.name, layer.number); },
       stage_.place.rank, [&] { return layer.layer->forward(input, batch); });
+  if (!batch.asked_rows.defined()) check_figures(layer, output);
+  return output;
+}
+
+void Executor::check_figures(const stage::StageLayer& layer, const LayerOutput& output) const {
+  if (layer.number + 1 == stage_.layers.in_model() && !output.loss_sum.defined())
+    throw Bug("{}: the last layer, {}, gave no loss_sum", stage_.plugins.model.name, layer.info.name);
   if (output.auxiliary_loss.defined() && output.auxiliary_loss.dim() != 0)
     throw Bug("{}: the auxiliary loss of {} has {} dimensions; it must have none: a sum over the micro-batch's tokens",
               stage_.plugins.model.name, layer.info.name, output.auxiliary_loss.dim());
-  return output;
+  const std::vector<StatisticInfo>& described = layer.info.statistics;
+  const auto info_of = [](const Statistic& statistic) { return statistic.info; };
+  if (!std::ranges::equal(output.statistics, described, {}, info_of))
+    throw Bug("{}: {} returns {} statistics, which are not the {} that describe() lists; return those, in their order",
+              stage_.plugins.model.name, layer.info.name, output.statistics.size(), described.size());
+  for (const Statistic& statistic : output.statistics)
+    if (!statistic.value.defined() || statistic.value.dim() != 0 || !statistic.value.is_floating_point())
+      throw Bug("{}: the statistic {} of {} is no floating-point tensor of 0 dimensions", stage_.plugins.model.name,
+                statistic.info.name, layer.info.name);
+}
+
+// The ranks of a tensor group have the same figures, so its rank 0 counts them.
+void Executor::count(const stage::StageLayer& layer, const LayerOutput& output) const {
+  if (stage_.groups.tensor() != nullptr && stage_.groups.tensor()->rank() != 0) return;
+  if (layer.number + 1 == stage_.layers.in_model()) sums_.add(stage::ForwardSums::loss, output.loss_sum);
+  for (const Statistic& statistic : output.statistics) sums_.add(statistic, stage_.layers.statistics());
+  if (!output.auxiliary_loss.defined()) return;
+  sums_.add(stage::ForwardSums::auxiliary_loss, output.auxiliary_loss);
+  sums_.sums.select(0, stage::ForwardSums::auxiliary_losses).add_(1);
 }
 
 void Executor::forward(const program::Instruction& instruction, const StepInput& input) {
@@ -40,27 +66,18 @@ void Executor::forward(const program::Instruction& instruction, const StepInput&
   const stage::PartTimer timer(times_.forward);
   const c10::AutoGradMode grad_mode(!instruction.recompute && !instruction.evaluates);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
-  const auto count = [this](LossSums::Index sum, const at::Tensor& loss) {
-    if (stage_.groups.tensor() != nullptr && stage_.groups.tensor()->rank() != 0) return;  // which has the same
-    const c10::NoGradGuard no_grad;
-    loss_sums_.select(0, sum).add_(loss.detach());
-  };
-  if (output.auxiliary_loss.defined()) {
-    count(LossSums::auxiliary_loss, output.auxiliary_loss);
-    loss_sums_.select(0, LossSums::auxiliary_losses).add_(1);
-  }
+  const bool gives_logits = input.batches[static_cast<std::size_t>(instruction.micro_batch)].asked_rows.defined();
+  if (!gives_logits) count(layer, output);
+  output.statistics.clear();  // values may hold parts of the graph
   if (layer.number + 1 < stage_.layers.in_model()) {
     if (output.activations.empty())
       throw Bug("{}: {} gave no activations for the next layer", stage_.plugins.model.name, layer.info.name);
     activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors =
         Held(stage_.memory.store(), detached(output.activations, layer.number >= stage_.layers.first_trainable()));
-  } else if (input.batches[static_cast<std::size_t>(instruction.micro_batch)].asked_rows.defined()) {
+  } else if (gives_logits) {
     logits_ = output.logits;
   } else {
-    if (!output.loss_sum.defined())
-      throw Bug("{}: the last layer, {}, gave no loss_sum", stage_.plugins.model.name, layer.info.name);
     micro_batch_loss_ = output.loss_sum.detach();
-    count(LossSums::loss, micro_batch_loss_);
   }
   if (instruction.evaluates) return;
   if (layer.number < stage_.layers.first_trainable())

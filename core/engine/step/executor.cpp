@@ -42,12 +42,13 @@ void Executor::begin(const StepInput& input) {
   loss_seed_ = at::full({}, loss_scale_ / static_cast<double>(input.tokens),
                         at::TensorOptions().dtype(at::kFloat).device(stage_.memory.tensors()));
   const auto* const ahead = std::get_if<Ahead>(&left_);
-  loss_sums_ = ahead != nullptr ? ahead->loss_sums : LossSums::zeros(stage_.memory.tensors());
+  sums_ =
+      ahead != nullptr ? ahead->sums : stage::ForwardSums::zeros(stage_.layers.statistics(), stage_.memory.tensors());
   if (ahead != nullptr) left_ = {};
-  maxima_ = plugins::plugin_call(stage_.plugins.precision.name, "maxima()", stage_.place.rank,
-                                 [&] { return stage_.plugins.precision->maxima(); });
-  if (maxima_.defined()) maxima_.zero_();
-  squares_ = at::zeros({static_cast<std::int64_t>(stage_.values.layout().flat.size())}, loss_sums_.options());
+  measurements_ = plugins::plugin_call(stage_.plugins.precision.name, "maxima()", stage_.place.rank,
+                                       [&] { return stage_.plugins.precision->maxima(); });
+  if (measurements_.defined()) measurements_.zero_();
+  squares_ = at::zeros({static_cast<std::int64_t>(stage_.values.layout().flat.size())}, sums_.sums.options());
   measured_round_ = -1;
   norm_state_ = NormState::Unknown;
   // Every update of the step takes an equal part of it, all of whose tokens count.
@@ -64,17 +65,21 @@ StepOutcome Executor::finish(const StepInput& input) {
   activations_.finish_transfers();  // those of the next step too, so that it may be forgotten
   if (!std::holds_alternative<Ahead>(left_)) activations_.check_empty();
   loss_seed_ = at::Tensor();
-  at::Tensor totals;
-  stage_.groups.provider().wait_for_device([&] { totals = totals_.cpu(); });  // the step's one host synchronisation
+  const at::Tensor over_run = std::exchange(maxima_, {});
+  at::Tensor totals, maxima;
+  stage_.groups.provider().wait_for_device([&] {  // the step's one host synchronisation
+    totals = totals_.cpu();
+    maxima = over_run.narrow(0, 0, sums_.maxima.numel()).cpu();
+  });
   stage_.groups.provider().does("between two steps");
   if (!totals.defined()) return {};  // a dry run does not wait for the device, so it has no numbers
   const double* const numbers = totals.const_data_ptr<double>();
-  const int groups = groups_of_norm();
-  StepOutcome outcome{MeanLosses::of(numbers + groups)};
+  const std::int64_t groups = groups_of_norm(), sums = sums_.sums.numel();
+  StepOutcome outcome{stage::ForwardFigures::of({totals.narrow(0, groups, sums), maxima}, stage_.layers.statistics())};
   outcome.times = times_;
   outcome.times.tensor = stage_.layers.linear().times();
   outcome.made_again = norm_state_ == NormState::AssumedWrongly;
-  outcome.stopped_by = group::counted_signal(numbers + groups + LossSums::count);
+  outcome.stopped_by = group::counted_signal(numbers + groups + sums);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
   const double updates = std::max(stage_.layers.updates_within_step(), 1);
   outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0] * updates) / loss_scale_);  // as norm() rounds
@@ -102,14 +107,14 @@ void Executor::finish_publish(int flat_parameter) {
   partition("release", published, [&] { stage_.plugins.partitioner->release(published, Phase::Forward); });
 }
 
-void Executor::evaluate(const program::Program& forwards, const StepInput& input, const at::Tensor& sums) {
+void Executor::evaluate(const program::Program& forwards, const StepInput& input, const stage::ForwardSums& sums) {
   forget_ahead();
-  loss_sums_ = sums;
+  sums_ = sums;
   for (const program::Instruction& instruction : forwards) carry_out(instruction, input);
   ActivationStore::finish_all(activations_.activation_sends);
   stage_.groups.provider().does("evaluating");
   activations_.check_empty();
-  loss_sums_ = at::Tensor();
+  sums_ = {};
 }
 
 void Executor::carry_out(const program::Instruction& instruction, const StepInput& input) {

@@ -15,7 +15,6 @@
 #include "program/instruction.hpp"
 #include "stage/stage.hpp"
 #include "step/activations.hpp"
-#include "step/loss_sums.hpp"
 
 namespace strata::step {
 
@@ -44,7 +43,7 @@ struct StepTimes {
   stage::TensorTimes tensor;  // collectives within forward and backward
 };
 
-struct StepOutcome : MeanLosses {
+struct StepOutcome : stage::ForwardFigures {
   // Norm of the mean loss's gradient, before clipping. The root mean square over the step's updates if stages update
   // within the step, over the replica groups with local training.
   double gradient_norm = 0.0;
@@ -102,9 +101,9 @@ class Executor {
   using SeeInstruction = std::function<void(const program::Instruction& instruction, const InstructionTimes& times)>;
   void show_instructions(SeeInstruction see) { see_instruction_ = std::move(see); }
 
-  // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the losses
-  // of this rank's micro-batches to `sums`, a LossSums tensor. [collective] over the run.
-  void evaluate(const program::Program& forwards, const StepInput& input, const at::Tensor& sums);
+  // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the figures
+  // of this rank's micro-batches to `sums`. [collective] over the run.
+  void evaluate(const program::Program& forwards, const StepInput& input, const stage::ForwardSums& sums);
 
   // Runs a training step in parts, so that the caller can act between instructions: begin, every instruction in order,
   // finish.
@@ -135,6 +134,8 @@ class Executor {
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
   void start_norm(const StepInput& input, bool assumes);
+  void start_maxima();
+  void finish_maxima();
   void norm(const StepInput& input);
   void save_or_restore(const program::Instruction& instruction);
   void measure(const program::Instruction& instruction);
@@ -153,6 +154,8 @@ class Executor {
   void bring_inputs(const program::Instruction& backward, Passage& passage);
   void check_linear_only(const stage::StageLayer& layer, bool splits) const;
   void keep_for_weights(ActivationStore::Key key, LeftGradients left);
+  void check_figures(const stage::StageLayer& layer, const LayerOutput& output) const;
+  void count(const stage::StageLayer& layer, const LayerOutput& output) const;
   LayerOutput compute(stage::StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
   FlatParameter& flat(int id) { return stage_.values.flat(id); }
   // Calls the partitioner for a flat parameter; errors name `function`.
@@ -165,7 +168,7 @@ class Executor {
   struct Ahead {
     std::int64_t step = 0;
     double loss_scale = 1.0;
-    at::Tensor loss_sums;
+    stage::ForwardSums sums;
   };
   // What the norm is: not known; assumed neither to clip nor to skip, until Norm; known; known, and not as assumed.
   enum class NormState { Unknown, Assumed, Known, AssumedWrongly };
@@ -176,14 +179,16 @@ class Executor {
   stage::GradientPath* gradients_ = nullptr;                  // path of this step's gradients
   double loss_scale_ = 1.0;  // after the step: factor of gradients relative to the mean loss's
   at::Tensor loss_seed_;     // undefined when evaluating
-  at::Tensor loss_sums_;     // this rank's LossSums
+  stage::ForwardSums sums_;  // of this rank's forwards
+
   at::Tensor micro_batch_loss_;
   at::Tensor logits_;
-  at::Tensor squares_;  // fp64 by flat parameter: this rank's parts of the squared norm
-  at::Tensor totals_;   // fp64 over the run: squared norms of the replica groups, LossSums, stop_counts; with
-                        // several groups, the number of tokens that count in each
-  Pending norm_;        // pending sum of the totals, between StartNorm and Norm
-  at::Tensor maxima_;   // maxima of the precision policy; undefined: it has none
+  at::Tensor squares_;       // fp64 by flat parameter: this rank's parts of the squared norm
+  at::Tensor totals_;        // fp64 over the run: squared norms of the replica groups, ForwardSums::sums, stop_counts;
+                             // with several groups, the number of tokens that count in each
+  Pending norm_;             // pending sum of the totals, between StartNorm and Norm
+  at::Tensor measurements_;  // PrecisionPolicy::maxima; undefined: none
+  at::Tensor maxima_;        // fp32 over the run: ForwardSums::maxima, measurements_
   Pending maxima_over_ranks_;
   NormState norm_state_ = NormState::Unknown;
   SeeGradient see_gradient_;  // empty: not observed

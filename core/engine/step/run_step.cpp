@@ -40,11 +40,13 @@ void Executor::carry_out_all(Instructions instructions, const StepInput& input) 
       carry_out(instruction, input);
 }
 
-// [Note: what is made ahead] The forwards belong to the next step: their losses are summed for it, and random draws are
-// its own. They read the loss scale as it is now; where the precision policy then changes it, they are made again.
+// [Note: what is made ahead] The forwards belong to the next step: their losses and statistics are summed for it, and
+// random draws are its own. They read the loss scale as it is now; where the precision policy then changes it, they are
+// made again.
 void Executor::run_ahead(Instructions instructions, const StepInput& next) {
-  Ahead& ahead = left_.emplace<Ahead>(next.step, loss_scale_, LossSums::zeros(stage_.memory.tensors()));
-  const auto swap_sums = [&] { std::swap(loss_sums_, ahead.loss_sums); };
+  Ahead& ahead = left_.emplace<Ahead>(next.step, loss_scale_,
+                                      stage::ForwardSums::zeros(stage_.layers.statistics(), stage_.memory.tensors()));
+  const auto swap_sums = [&] { std::swap(sums_, ahead.sums); };
   swap_sums();
   carry_out_all(instructions, next);
   swap_sums();

@@ -26,7 +26,7 @@ void Session::make_pending_updates() {
   if (!updates.empty() && executor_.has_pending_update()) executor_.make_pending_updates(updates);
 }
 
-void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums) {
+void Session::evaluate(const std::vector<MicroBatch>& batches, const stage::ForwardSums& sums) {
   make_pending_updates();
   compute_with(Weights::Evaluated);
   StepInput input;
@@ -34,10 +34,11 @@ void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor&
   executor_.evaluate(stage_.programs.evaluation(static_cast<int>(batches.size())), input, sums);
 }
 
-MeanLosses Session::mean_losses(const at::Tensor& sums, std::int64_t valid_tokens) {
-  sums.select(0, LossSums::valid_tokens).fill_(static_cast<double>(counted(valid_tokens)));
-  stage_.groups.world().all_reduce(sums, ReduceOperation::Sum).wait();
-  return MeanLosses::of(sums.cpu().const_data_ptr<double>());
+stage::ForwardFigures Session::figures(const stage::ForwardSums& sums, std::int64_t valid_tokens) {
+  sums.sums.select(0, stage::ForwardSums::valid_tokens).fill_(static_cast<double>(counted(valid_tokens)));
+  stage_.groups.world().all_reduce(sums.sums, ReduceOperation::Sum).wait();
+  if (sums.maxima.numel() > 0) stage_.groups.world().all_reduce(sums.maxima, ReduceOperation::Max).wait();
+  return stage::ForwardFigures::of({sums.sums.cpu(), sums.maxima.cpu()}, stage_.layers.statistics());
 }
 
 config::Answers Session::answers() const {

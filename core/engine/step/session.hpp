@@ -48,16 +48,20 @@ class Session {
   enum class Weights { Trained, Evaluated };
   void compute_with(Weights weights);
 
-  // Runs only the forwards of this rank's micro-batches, at most a step's number, and adds their losses to `sums`, a
-  // LossSums tensor. Does not change the training. [collective]
-  void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums);
+  // Returns sums of no forwards, for evaluate().
+  stage::ForwardSums zero_sums() const {
+    return stage::ForwardSums::zeros(stage_.layers.statistics(), stage_.memory.tensors());
+  }
+  // Runs only the forwards of this rank's micro-batches, at most a step's number, and adds their losses and statistics
+  // to `sums`. Does not change the training. [collective]
+  void evaluate(const std::vector<MicroBatch>& batches, const stage::ForwardSums& sums);
   // Returns the logits of the token that follows `tokens`, equal on every rank: 1 to a sample's length, all in the
   // vocabulary. fp32 [vocabulary] on the host, bit-equal on every rank. Does not change the training. Blocks the host.
   // Throws UserError if the model returns no logits. [collective]
   at::Tensor next_token_logits(std::span<const std::int64_t> tokens);
-  // Returns the run's means of `sums`; `valid_tokens`: tokens that count in this rank's micro-batches. Blocks the host.
-  // Throws UserError if no token counts. [collective]
-  MeanLosses mean_losses(const at::Tensor& sums, std::int64_t valid_tokens);
+  // Returns the run's figures of `sums`; `valid_tokens`: tokens that count in this rank's micro-batches. Blocks the
+  // host. Throws UserError if no token counts. [collective]
+  stage::ForwardFigures figures(const stage::ForwardSums& sums, std::int64_t valid_tokens);
   std::int64_t counted(std::int64_t valid_tokens) const { return stage_.place.counted(valid_tokens); }
 
   // Returns the scheduler's name in messages.

@@ -24,7 +24,7 @@ at::Tensor Session::next_token_logits(std::span<const std::int64_t> tokens) {
   MicroBatch batch{all.to(device), at::full(all.sizes(), data::ignored_target, numbers.device(device))};
   batch.training = false;
   batch.asked_rows = at::full({1}, count - 1, numbers.device(device));
-  evaluate({batch}, LossSums::zeros(device));
+  evaluate({batch}, zero_sums());
 
   enum Found : int { None, Wrong, Logits };
   const at::Tensor logits = executor_.take_logits();

@@ -1,5 +1,6 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass. gradients.cpp is what
 // comes before.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -30,30 +31,45 @@ StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at:
 
 }  // namespace
 
-// One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. A gradient
-// that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
-// Without a token that counts the norm is not finite. Maxima that the precision policy asks for take one of their own.
+// One all-reduce carries the squared norm, the sums of the forwards, how many tokens count, and whether a rank is to
+// stop. A gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag
+// of its own. Without a token that counts the norm is not finite.
 void Executor::start_norm(const StepInput& input, bool assumes) {
   const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   if (!assumes) activations_.finish_transfers();
-  loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
+  sums_.sums.select(0, stage::ForwardSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
   const std::vector<std::int64_t> stops = group::stop_counts(input.stop_requested ? input.stop_requested() : 0);
   const std::int64_t groups = groups_of_norm(), group = stage_.updates.local() ? stage_.updates.local()->group() : 0;
-  const std::int64_t first_stop = groups + LossSums::count;
+  const std::int64_t first_stop = groups + sums_.sums.numel();
   const std::int64_t first_tokens = first_stop + static_cast<std::int64_t>(stops.size());
-  totals_ = at::zeros({first_tokens + (groups > 1 ? groups : 0)}, loss_sums_.options());
+  totals_ = at::zeros({first_tokens + (groups > 1 ? groups : 0)}, sums_.sums.options());
   totals_.select(0, group).copy_(squares_.sum());
-  totals_.narrow(0, groups, LossSums::count).copy_(loss_sums_);
+  totals_.narrow(0, groups, sums_.sums.numel()).copy_(sums_.sums);
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
     if (stops[i] != 0) totals_.select(0, first_stop + static_cast<std::int64_t>(i)).fill_(stops[i]);
   if (groups > 1) totals_.select(0, first_tokens + group).fill_(static_cast<double>(input.valid_tokens));
   norm_ = stage_.groups.world().all_reduce(totals_, ReduceOperation::Sum);
-  if (maxima_.defined()) maxima_over_ranks_ = stage_.groups.world().all_reduce(maxima_, ReduceOperation::Max);
+  start_maxima();
   if (assumes) norm_state_ = NormState::Assumed;
   if (!assumes) return;
   const at::TensorOptions numbers = totals_.options();
   stage_.updates.scalars = scalars_by_norm(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
+}
+
+// One all-reduce carries the maxima of the layers and of the precision policy; without any there is none.
+void Executor::start_maxima() {
+  const std::int64_t of_layers = sums_.maxima.numel(), measured = measurements_.defined() ? measurements_.numel() : 0;
+  maxima_ = at::empty({of_layers + measured}, sums_.maxima.options());
+  if (maxima_.numel() == 0) return;
+  maxima_.narrow(0, 0, of_layers).copy_(sums_.maxima);
+  if (measured > 0) maxima_.narrow(0, of_layers, measured).copy_(measurements_);
+  maxima_over_ranks_ = stage_.groups.world().all_reduce(maxima_, ReduceOperation::Max);
+}
+
+void Executor::finish_maxima() {
+  maxima_over_ranks_.wait();
+  if (measurements_.defined()) measurements_.copy_(maxima_.narrow(0, sums_.maxima.numel(), measurements_.numel()));
 }
 
 void Executor::norm(const StepInput& input) {
@@ -62,7 +78,7 @@ void Executor::norm(const StepInput& input) {
   const stage::PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   norm_.wait();
-  maxima_over_ranks_.wait();
+  finish_maxima();
   norm_state_ = NormState::Known;
   if (!assumed) left_ = PendingUpdates{};
   if (stage_.layers.updates_within_step() > 0) return;
@@ -72,7 +88,7 @@ void Executor::norm(const StepInput& input) {
   const at::Tensor tokens_of_groups = totals_.narrow(0, totals_.numel() - groups, groups);
   // A group without a token that counts has no gradient, which is 0 and no reason to skip.
   const at::Tensor counted =
-      groups > 1 ? tokens_of_groups.clamp_min(1.0) : totals_.narrow(0, 1 + LossSums::valid_tokens, 1);
+      groups > 1 ? tokens_of_groups.clamp_min(1.0) : totals_.narrow(0, 1 + stage::ForwardSums::valid_tokens, 1);
   const std::int64_t group = stage_.updates.local() ? stage_.updates.local()->group() : 0;
   StepScalars scalars =
       scalars_by_norm(input, loss_scale_, counted.select(0, group).div(tokens), totals_.select(0, group));

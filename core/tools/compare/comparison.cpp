@@ -260,8 +260,8 @@ std::string account_of_ratio(const Comparison& comparison) {
 }  // namespace
 
 std::string account_of_times(const Comparison& comparison) {
-  return (comparison.pairs() = = 1 ? "a first look: one timed run of each variant; "
-                                   : text::formatted("%d timed runs of each variant; ", comparison.pairs())) +
+  return (comparison.pairs() == 1 ? "a first look: one timed run of each variant; "
+                                  : text::formatted("%d timed runs of each variant; ", comparison.pairs())) +
          (comparison.apart.empty() ? "step by step in turn, " : "one after the other (" + comparison.apart + "), ") +
          text::formatted("%lld steps per run; ", static_cast<long long>(comparison.steps)) +
          account_of_ratio(comparison) +

@@ -133,9 +133,9 @@ class Measuring {
 
   void time(int turn, int turns, Comparison& comparison) {
     const bool backwards = turn % 2 == 1;
-    const std::string part = turns = =
-        1 ? "speed, about " + expected_
-          : text::formatted("round %d of %d, about ", turn / 2 + 1, turns / 2) + expected_ + " in all";
+    const std::string part =
+        turns == 1 ? "speed, about " + expected_
+                   : text::formatted("round %d of %d, about ", turn / 2 + 1, turns / 2) + expected_ + " in all";
     if (comparison.apart.empty()) {
       if (!backwards) say(part, "variants in turn");
       return variant_runs_.time_together(runs_, comparison.steps, backwards, comparison.variants);

@@ -38,7 +38,7 @@ void DeepSpeedTranslation::say_chosen(const DeepSpeedKey& key) {
   const std::string path = text_at(*key.row, "slot") + ".plugin";
   if (const config::Node* chosen = set(path)) return line(key, path + " = " + spelled(*chosen) + ", by --set");
   const config::Node& ours = *config::find(tree, path);
-  const bool says_why = config::is_auto(*key.value)&& path = = "precision.plugin";
+  const bool says_why = config::is_auto(*key.value) && path == "precision.plugin";
   line(key, path + " = " + spelled(ours) + (says_why ? ": " + ours.origin : ""));
 }
 
@@ -66,7 +66,7 @@ void DeepSpeedTranslation::choose_partitioner() {
   const config::Node* given = file_.given(stage_key);
   stage_ = std::to_string(file_.value<std::int64_t>(stage_key, "0").value_or(0));
   const config::Node* partitioner = deepspeed_table("stages").get(stage_);
-  if (partitioner = = nullptr) throw UserError(given->place, "{} is {}; it must be 0, 1, 2 or 3", stage_key, stage_);
+  if (partitioner == nullptr) throw UserError(given->place, "{} is {}; it must be 0, 1, 2 or 3", stage_key, stage_);
   std::string origin = given == nullptr ? "DeepSpeed's default of " + stage_key : given->origin + " " + stage_key;
   std::string chosen_by;
   for (const DeepSpeedKey& key : keys_) {

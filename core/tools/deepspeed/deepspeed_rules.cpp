@@ -117,7 +117,7 @@ Count DeepSpeedTranslation::micro_batches(Count samples, Count micro, Count tota
 void DeepSpeedTranslation::hand_on(const std::string& path, const std::string& target, Count value,
                                    const std::string& automatic) {
   const config::Node *node = file_.given(path), *chosen = set(target);
-  std::string text = chosen = = nullptr ? target + " is derived" : target + " = " + spelled(*chosen) + ", by --set";
+  std::string text = chosen == nullptr ? target + " is derived" : target + " = " + spelled(*chosen) + ", by --set";
   if (value) {
     const bool elsewhere = node == nullptr || config::is_auto(*node);  // another key gave the value
     const std::string source = !elsewhere ? path : !automatic.empty() ? automatic : "pipeline.micro_batch_size";

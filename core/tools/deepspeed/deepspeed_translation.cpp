@@ -113,7 +113,7 @@ std::string DeepSpeedTranslation::put(const std::string& path, config::Node valu
   for (config::Node& item : value.items) item.place = place;
   config::put_at(tree, path, std::move(value));
   const config::Node* chosen = set(path);
-  return chosen = = nullptr ? text : text + " (--set changes it to " + spelled(*chosen) + ")";
+  return chosen == nullptr ? text : text + " (--set changes it to " + spelled(*chosen) + ")";
 }
 
 std::string DeepSpeedTranslation::put_from(const DeepSpeedKey& key, const std::string& path,
@@ -174,10 +174,10 @@ void DeepSpeedTranslation::take(const DeepSpeedKey& key, const std::string& cano
     if (by_value == nullptr || by_value->get(canonical) == nullptr) continue;
     if (notes != "elsewhere" || !exists(target)) return line(key, text_at(*by_value, canonical));
   }
-  if (const config::Node* at = row.get("at_stage"); at ! = nullptr&& at->text ! = stage_)
+  if (const config::Node* at = row.get("at_stage"); at != nullptr && at->text != stage_)
     return refuse(key, "for stage " + at->text + " only; leave it out");
   const config::Node* values = row.get("values");
-  const config::Node* value = values = = nullptr ? key.value : values->get(canonical);
+  const config::Node* value = values == nullptr ? key.value : values->get(canonical);
   if (!target.empty() && value != nullptr) {
     if (!exists(target)) return without_target(key);
     const std::string text = put_from(key, target, *value);
@@ -202,7 +202,7 @@ void DeepSpeedTranslation::automatic(const DeepSpeedKey& key) {
   if (rule == nullptr) {
     const std::vector<config::Node>& drop = deepspeed_table("drop_auto").items;
     if (std::none_of(drop.begin(), drop.end(),
-                     [&](const config::Node& name) { return name.text = = first_part(key.path); }))
+                     [&](const config::Node& name) { return name.text == first_part(key.path); }))
       throw UserError(key.value->place, "{}: \"auto\" is not supported; give a value, or leave it out", key.path);
     dropped_.insert(key.path);
     return line(key, "as if left out, as in DeepSpeed");
@@ -210,7 +210,7 @@ void DeepSpeedTranslation::automatic(const DeepSpeedKey& key) {
   const std::string target = expand(text_at(*key.row, "to"));
   if (!exists(target)) return without_target(key);
   if (const config::Node* chosen = set(target)) return line(key, target + " = " + spelled(*chosen) + ", by --set");
-  if (rule->kind = = config::NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
+  if (rule->kind == config::NodeKind::Sequence) return hidden_size_rule(key, target, *rule);
   if (rule->text == "derive") {
     const config::Key* ours = config::find_key(target);
     return line(key, target + " is derived" + (ours == nullptr ? ", as when it is left out" : ": " + ours->automatic));

@@ -11,9 +11,9 @@ namespace strata::ranks {
 namespace {
 
 std::string as_rank(const group::LaunchPlace& place) {
-  const char* const variables = place.launcher = =
-      group::Launcher::OpenMpi ? "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"
-                               : place.launcher = = group::Launcher::Slurm ? "SLURM_STEP_ID and SLURM_STEP_NUM_TASKS"
+  const char* const variables = place.launcher == group::Launcher::OpenMpi
+                                    ? "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"
+                                : place.launcher == group::Launcher::Slurm ? "SLURM_STEP_ID and SLURM_STEP_NUM_TASKS"
                                                                            : "RANK and WORLD_SIZE";
   return format("this process is already rank {} of {}, by {} in its environment", place.rank, place.size, variables);
 }

@@ -39,7 +39,7 @@ std::string stopped_text(const run::Run& run, std::int64_t first_step, const std
   std::string text = format("stopped by {} after step {} of {}", signal_name(run.stopped_by()), run.steps_done(),
                             run.config().train.steps);
   if (!saved_in.empty()) return text + "; saved in " + saved_in + ": run the same command with --resume to continue";
-  if (run.steps_done() = = first_step) return text + "; no step was completed, so there is nothing to save";
+  if (run.steps_done() == first_step) return text + "; no step was completed, so there is nothing to save";
   return text + "; nothing is saved, because checkpoint.path is empty";
 }
 

@@ -141,9 +141,9 @@ std::string to_text(const Findings& findings) {
             "OK: gradients of %zu parameters, norms and losses over %zu steps match a single process; worst deviation:",
             findings.agreement.parameters, findings.agreement.steps);
     for (const auto& [precision, part] : findings.rounding)
-      text + = text::formatted(" %.0f %% of the rounding bound in ", 100.0 * part) + precision +
-               (precision == findings.rounding.rbegin()->first ? "\n" : ",");
-    if (findings.near > 0) text + = text::formatted("OK: %lld similar runs\n", static_cast<long long>(findings.near));
+      text += text::formatted(" %.0f %% of the rounding bound in ", 100.0 * part) + precision +
+              (precision == findings.rounding.rbegin()->first ? "\n" : ",");
+    if (findings.near > 0) text += text::formatted("OK: %lld similar runs\n", static_cast<long long>(findings.near));
     return text;
   }
   if (!findings.changes.empty())
@@ -154,11 +154,11 @@ std::string to_text(const Findings& findings) {
           joined(findings.changes, ", ") + "\n";
   const WrongStep& wrong = *findings.agreement.wrong;
   const WrongGradient* const gradient = first_in_backward(findings);
-  text + = text::formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
-                           wrong.gradients.size(), findings.agreement.parameters);
+  text += text::formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
+                          wrong.gradients.size(), findings.agreement.parameters);
   if (wrong.norm)
-    text + = text::formatted(", the norm (%.6g times the correct value)", wrong.norm->factor.value_or(NAN));
-  if (wrong.loss) text + = text::formatted(", the loss (off by %.2g)", wrong.loss->apart);
+    text += text::formatted(", the norm (%.6g times the correct value)", wrong.norm->factor.value_or(NAN));
+  if (wrong.loss) text += text::formatted(", the loss (off by %.2g)", wrong.loss->apart);
   text += "\n";
   if (gradient != nullptr)
     text += "first wrong gradient in backward order: " + first_wrong(findings, wrong, *gradient) + "\n";

@@ -190,6 +190,8 @@ BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
     passage.last = forward(layer, passage.inputs.back(), batch);
     if (passage.last.auxiliary_loss.defined())
       passage.auxiliary_loss = passage.auxiliary_loss.value_or(0.0) + passage.last.auxiliary_loss.item<double>();
+    for (const auto& [info, value] : passage.last.statistics)
+      passage.statistics.try_emplace(info.name, Combined::nothing(info.kind)).first->second.add(value.item<double>());
   }
   return passage;
 }

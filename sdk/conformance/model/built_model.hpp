@@ -24,6 +24,16 @@ std::int64_t count_parameters(const Model& model);
 // Returns options for models of other sizes: the presets, the small ones, and those with each of the subject's
 // settings. Some are refused.
 std::vector<fakes::OptionTexts> size_settings(Subject& subject);
+// A statistic of several layers, micro-batches or samples.
+struct Combined {
+  StatisticKind kind = StatisticKind::Sum;
+  double value = 0.0;
+
+  static Combined nothing(StatisticKind kind);
+  void add(double more);
+};
+using CombinedStatistics = std::map<std::string, Combined>;  // by name
+
 class BuiltModel {
  public:
   // Builds every layer, or only `only`. Parameter values depend only on `seed`, their names and shapes.
@@ -40,6 +50,7 @@ class BuiltModel {
     std::vector<Tensors> inputs;  // by layer
     LayerOutput last;
     std::optional<double> auxiliary_loss;  // sum over the layers that have one
+    CombinedStatistics statistics;         // of all layers
   };
   Passage pass(const MicroBatch& batch) const;
   double loss(const MicroBatch& batch) const;

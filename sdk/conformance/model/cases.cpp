@@ -8,7 +8,8 @@ std::vector<Case> model_cases() {
   return {
       {"model.drawn",
        "With any sizes and options, on any batch: describe() says what build() makes and allocates nothing, also on "
-       "meta tensors; layers depend on their inputs alone and write none; losses, auxiliary losses and gradients are "
+       "meta tensors; layers depend on their inputs alone and write none; statistics are sums or maxima over samples; "
+       "losses, auxiliary losses and gradients are "
        "sums over tokens and samples that see no later token, match the logits and finite differences, and grow with "
        "the seed of backward.",
        drawn, std::chrono::seconds(300), true},

@@ -5,6 +5,8 @@
 
 namespace strata::conformance::model_checks {
 
+inline constexpr std::int64_t ignored = -100;  // target that does not count
+
 // A model of drawn options, and the shape of its batch.
 struct ModelWorld {
   Subject& subject;
@@ -32,6 +34,8 @@ void loss_is_a_sum(const ModelWorld& world);
 void auxiliary_loss_is_a_sum(const ModelWorld& world);
 void logits_say_the_loss(const ModelWorld& world);
 void sees_no_future(const ModelWorld& world);
+// statistics.cpp
+void statistics_combine(const ModelWorld& world);
 // gradients.cpp
 void gradients_match_finite_differences(const ModelWorld& world);
 void loss_seed_scales_gradients(const ModelWorld& world);

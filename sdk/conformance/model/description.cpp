@@ -79,6 +79,14 @@ void check_output(const LayerOutput& output, const LayerInfo& info, bool last, c
     require(loss.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble),
             what + " gives " + name + " " + text_of(loss) + "; it must be fp32 and 0-dimensional");
   };
+  const auto info_of = [](const Statistic& statistic) { return statistic.info; };
+  require(std::ranges::equal(output.statistics, info.statistics, {}, info_of),
+          format("{} gives {} statistics, which are not the {} that describe() lists, in their order", what,
+                 output.statistics.size(), info.statistics.size()));
+  for (const Statistic& statistic : output.statistics)
+    require(
+        statistic.value.defined() && statistic.value.dim() == 0 && statistic.value.is_floating_point(),
+        format("{} gives a statistic {} that is no floating-point tensor of 0 dimensions", what, statistic.info.name));
   if (output.auxiliary_loss.defined()) check_loss(output.auxiliary_loss, "an auxiliary_loss");
   require(output.loss_sum.defined() == last, what + (last ? " is the last layer but returns no loss_sum"
                                                           : " is not the last layer but returns a loss_sum"));

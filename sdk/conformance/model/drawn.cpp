@@ -24,6 +24,7 @@ constexpr Check checks[] = {{"layers run alike again", forward_repeats},
                             {"logits", logits_say_the_loss},
                             {"auxiliary losses of parts", auxiliary_loss_is_a_sum},
                             {"auxiliary losses of parts", auxiliary_loss_is_a_sum},  // few options give any
+                            {"statistics of parts", statistics_combine},
                             {"the seed of backward", loss_seed_scales_gradients},
                             {"what describe() says", outputs_as_described},
                             {"parameters", parameters_as_described},

@@ -15,8 +15,6 @@ namespace strata::conformance::model_checks {
 
 namespace {
 
-constexpr std::int64_t ignored = -100;
-
 std::string text(double value) {
   return std::to_string(value);
 }

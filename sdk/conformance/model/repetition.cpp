@@ -1,5 +1,6 @@
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "conformance/model/built_model.hpp"
@@ -30,6 +31,10 @@ void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what
   require(!a.loss_sum.defined() || same_bytes(a.loss_sum, b.loss_sum), what + " gives another loss");
   require(!a.auxiliary_loss.defined() || same_bytes(a.auxiliary_loss, b.auxiliary_loss),
           what + " gives another auxiliary loss");
+  const auto same = [](const Statistic& one, const Statistic& other) {
+    return one.info == other.info && same_bytes(one.value, other.value);
+  };
+  require(std::ranges::equal(a.statistics, b.statistics, same), what + " gives other statistics");
 }
 
 std::string layer_text(const ModelWorld& world, int layer) {
@@ -52,7 +57,9 @@ void forward_repeats(const ModelWorld& world) {
     const c10::AutoGradMode recompute(true);
     LayerOutput with_graph = built.forward(layer, input, batch);
     with_graph.auxiliary_loss = first.auxiliary_loss;
+    with_graph.statistics = first.statistics;
     with_graph.loss_sum = first.loss_sum;  // a loss may be summed differently if computed with its gradient
+
     compare(first, with_graph, what + " recomputed with a graph");
   }
 }

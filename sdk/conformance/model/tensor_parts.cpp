@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 #include <strata/error.hpp>
 #include <strata/fakes/local_group.hpp>
@@ -24,10 +25,12 @@ class PlainProducts final : public PrecisionPolicy {
 
 struct Gradients {
   double loss = 0.0;
+  CombinedStatistics statistics;
   std::map<std::string, at::Tensor> by_name;
 
   Gradients() = default;
-  Gradients(const BuiltModel& built, const MicroBatch& batch) : loss(built.loss(batch)) {
+  Gradients(const BuiltModel& built, const MicroBatch& batch)
+      : loss(built.loss(batch)), statistics(built.pass(batch).statistics) {
     built.backward(batch, 1.0);
     for (const auto& [name, parameter] : built.parameters())
       if (parameter.requires_grad()) by_name[name] = parameter.grad().to(at::kDouble);
@@ -71,6 +74,11 @@ void tensor_parts_agree(const ModelWorld& world) {
     const Gradients& part = parts[static_cast<std::size_t>(rank)];
     require(std::abs(part.loss - whole.loss) <= 3e-5 * std::abs(whole.loss),
             format("the loss on rank {}{} is {}; on one rank it is {}", rank, among, part.loss, whole.loss));
+    for (const auto& [name, wanted] : whole.statistics) {
+      const double found = part.statistics.at(name).value;
+      require(std::abs(found - wanted.value) <= 3e-5 * std::abs(wanted.value),
+              format("statistic {} on rank {}{} is {}; on one rank it is {}", name, rank, among, found, wanted.value));
+    }
     for (const auto& [name, gradient] : whole.by_name) {
       const ParameterInfo& info = built.infos().at(name);
       at::Tensor found = part.by_name.at(name);

@@ -48,11 +48,11 @@ struct Hidden final : OneMatrix {
 };
 
 struct Head final : OneMatrix {
-  Head(ModelContext& given, std::int64_t rows, std::int64_t columns, double given_z_loss)
-      : OneMatrix(given, rows, columns), z_loss(given_z_loss) {}
-  // The SUM of the losses; the engine divides by the tokens of the global batch. z_loss is an auxiliary loss, a SUM
-  // too: the square of each valid token's log of what its softmax divides by. Where `strata sample` asks for the next
-  // tokens of some rows, their logits instead.
+  Head(ModelContext& given, std::int64_t rows, std::int64_t columns, double z_loss)
+      : OneMatrix(given, rows, columns), terms{.z_loss = z_loss, .largest_logit = true} {}
+  // Returns the SUM of the losses; the engine divides by the tokens of the global batch. The z-loss is an auxiliary
+  // loss, a SUM too. The largest logit is a statistic: metrics report its maximum over the step. Where `strata sample`
+  // requests the next tokens of some rows, returns their logits instead.
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     LayerOutput output;
     const at::Tensor x = input[0].flatten(0, 1);
@@ -60,16 +60,14 @@ struct Head final : OneMatrix {
       output.logits = linear_logits(x, weight.tensor, batch.asked_rows);
       return output;
     }
-    output.loss_sum = linear_cross_entropy(x, weight.tensor, batch.targets.flatten(), 0, batch.loss_seed);
-    if (z_loss == 0.0) return output;
-    at::Tensor logits = context.linear(input[0], weight);
-    logits = logits.to(at::promoteTypes(logits.scalar_type(), at::kFloat));
-    const at::Tensor z = (logits - logits.log_softmax(-1)).select(-1, 0);  // the same for every column
-    output.auxiliary_loss = (z.square() * batch.targets.ne(ignored_target)).sum() * z_loss;
+    const TokenLoss loss = linear_cross_entropy(x, weight.tensor, batch.targets.flatten(), terms, batch.loss_seed);
+    output.loss_sum = loss.loss;
+    output.auxiliary_loss = loss.auxiliary_loss;
+    output.statistics = {{{"largest_logit", StatisticKind::Maximum}, loss.largest_logit}};
     return output;
   }
 
-  double z_loss;
+  LossTerms terms;
 };
 
 class Characters final : public SequentialModel {

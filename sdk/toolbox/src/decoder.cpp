@@ -189,10 +189,14 @@ class HeadLayer final : public DecoderLayer {
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     LayerOutput output;
     const at::Tensor x = normed(input[0], norm_);
-    if (batch.asked_rows.defined())
+    if (batch.asked_rows.defined()) {
       output.logits = vocabulary_logits(x, *weight_, batch, context_);
-    else
-      output.loss_sum = vocabulary_cross_entropy(x, *weight_, batch, shape_->loss_chunk, context_);
+      return output;
+    }
+    const TokenLoss loss = vocabulary_cross_entropy(x, *weight_, batch, shape_->loss, context_);
+    output.loss_sum = loss.loss;
+    output.auxiliary_loss = loss.auxiliary_loss;
+    if (loss.largest_logit.defined()) output.statistics.push_back({largest_logit_info, loss.largest_logit});
     return output;
   }
 

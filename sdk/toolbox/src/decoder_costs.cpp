@@ -60,6 +60,7 @@ LayerInfo describe_head(const DecoderShape& shape, const BatchShape& batch) {
   LayerInfo info;
   info.name = "head";
   info.parameters = head_parameters(shape);
+  if (shape.loss.largest_logit) info.statistics.push_back(largest_logit_info);
   info.forward_flops = 2.0 * static_cast<double>(batch.rows()) * static_cast<double>(shape.hidden * shape.vocabulary) /
                        batch.tensor_ranks;
   info.activation_bytes =

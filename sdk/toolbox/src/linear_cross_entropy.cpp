@@ -3,10 +3,12 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/nll_loss.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -19,6 +21,7 @@
 #include "softmax_gradient.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace strata {
 namespace {
@@ -62,14 +65,37 @@ struct Gradients {
 // wider one by way of a wide copy.
 constexpr std::int64_t rows_of_logits = 1024;
 
-// The loss of all rows; fills the defined members of `gradients`, times `seed` where it is defined.
-at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, std::int64_t chunk,
-                        const Gradients& gradients, const at::Tensor& seed, const VocabularyPart& vocabulary) {
+// The loss of no rows.
+TokenLoss no_loss(const LossTerms& terms, const at::TensorOptions& options) {
+  TokenLoss loss = empty_loss(terms, options);
+  loss.loss.zero_();
+  if (loss.auxiliary_loss.defined()) loss.auxiliary_loss.zero_();
+  if (loss.largest_logit.defined()) loss.largest_logit.fill_(-INFINITY);
+  return loss;
+}
+
+void add(TokenLoss& total, const TokenLoss& part) {
+  total.loss.add_(part.loss);
+  if (total.auxiliary_loss.defined()) total.auxiliary_loss.add_(part.auxiliary_loss);
+  if (total.largest_logit.defined()) total.largest_logit.clamp_min_(part.largest_logit);
+}
+
+// In a struct, so that autograd does not take the seed for an input.
+struct Setting {
+  LossTerms terms;
+  at::Tensor seed;
+  VocabularyPart vocabulary;
+};
+
+// The loss of all rows; fills the defined members of `gradients`, times the seed where it is defined.
+TokenLoss chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                       const Gradients& gradients, const Setting& setting) {
+  const LossTerms& terms = setting.terms;
   const bool wanted = gradients.x.defined() || gradients.weight.defined() || gradients.logits.defined();
-  const std::int64_t rows = x.size(0);
+  const std::int64_t rows = x.size(0), chunk = terms.chunk;
   at::Tensor buffer;
   if (!gradients.logits.defined()) buffer = at::empty({std::min(chunk, rows), weight.size(0)}, x.options());
-  at::Tensor loss = at::zeros({}, x.options().dtype(wide(x)));
+  TokenLoss loss = no_loss(terms, x.options().dtype(wide(x)));
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t length = std::min(chunk, rows - begin);
     const at::Tensor part = x.narrow(0, begin, length);
@@ -77,8 +103,9 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
         buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
     product_out(logits, part, weight.t());
     const at::Tensor list = targets.narrow(0, begin, length);
-    loss.add_(vocabulary.group == nullptr ? softmax_gradient(logits, list, wanted, seed)
-                                          : softmax_gradient_in_parts(logits, list, wanted, seed, vocabulary));
+    add(loss, setting.vocabulary.group == nullptr
+                  ? softmax_gradient(logits, list, terms, wanted, setting.seed)
+                  : softmax_gradient_in_parts(logits, list, terms, wanted, setting.seed, setting.vocabulary));
     if (gradients.x.defined()) product_out(gradients.x.narrow(0, begin, length), logits, weight);
     // In half precision the gradient is wider, and the product rounded at most once a chunk, as autograd rounds once.
     if (gradients.weight.defined()) add_product(gradients.weight, logits.t(), part, /*first=*/begin == 0);
@@ -116,16 +143,11 @@ at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, cons
   return {};
 }
 
-// In a struct, so that autograd does not take the seed for an input.
-struct Setting {
-  at::Tensor seed;
-  VocabularyPart vocabulary;
-};
-
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, std::int64_t chunk, bool gradients, const Setting& setting) {
+  // Returns the loss, and the other members of TokenLoss that are defined.
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                               const at::Tensor& targets, bool gradients, const Setting& setting) {
     const at::Tensor values =
         setting.vocabulary.group == nullptr ? weight : weight.narrow(0, 0, setting.vocabulary.rows);
     Gradients kept;
@@ -137,14 +159,23 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
         kept.weight = at::empty(values.sizes(), weight.options().dtype(wide(x)));
       }
     }
-    const at::Tensor loss = chunked_loss(x, values, targets, chunk, kept, setting.seed, setting.vocabulary);
+    const TokenLoss loss = chunked_loss(x, values, targets, kept, setting);
     context->saved_data["weight"] = weight;  // for its .grad: not saved for backward, as its values are not needed
     context->saved_data["seed"] = setting.seed;
     context->save_for_backward({kept.x, kept.weight, kept.logits, kept.logits.defined() ? x : at::Tensor()});
-    return loss;
+    variable_list results{loss.loss};
+    if (loss.auxiliary_loss.defined()) results.push_back(loss.auxiliary_loss);
+    context->saved_data["losses"] = static_cast<std::int64_t>(results.size());
+    if (loss.largest_logit.defined()) {
+      results.push_back(loss.largest_logit);
+      context->mark_non_differentiable({loss.largest_logit});
+    }
+    return results;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (context->saved_data["losses"].toInt() == 2 && gradients[0].is_cpu())
+      strata_check(gradients[0].equal(gradients[1]), "loss and auxiliary loss have the same gradient");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor applied = context->saved_data["seed"].toTensor();
     const at::Tensor seed = applied.defined() ? gradients[0].div(applied) : gradients[0];
@@ -154,7 +185,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
       const at::Tensor weight = context->saved_data["weight"].toTensor();
       weight_part = weight_gradient(weight, {{}, saved[1], saved[2]}, saved[3], seed);
     }
-    return {x_gradient, weight_part, {}, {}, {}, {}};
+    return {x_gradient, weight_part, {}, {}, {}};
   }
 };
 
@@ -173,17 +204,21 @@ std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype) {
   return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk, const at::Tensor& seed, const VocabularyPart& part) {
+TokenLoss linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                               const LossTerms& terms, const at::Tensor& seed, const VocabularyPart& part) {
   strata_check(
       x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) && targets.sizes() == x.sizes().slice(0, 1),
       "linear_cross_entropy: x is [rows, n], weight [vocabulary, n], targets [rows]");
   const at::Tensor list = targets.contiguous();
   check_targets(list, part.group == nullptr ? weight.size(0) : part.whole);
-  if (chunk <= 0) chunk = default_loss_chunk(x.size(0), x.scalar_type());
+  Setting setting{terms, x.scalar_type() == at::kHalf ? seed : at::Tensor(), part};
+  if (terms.chunk <= 0) setting.terms.chunk = default_loss_chunk(x.size(0), x.scalar_type());
   const bool gradients = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-  return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients,
-                                   Setting{x.scalar_type() == at::kHalf ? seed : at::Tensor(), part});
+  const variable_list results = LinearCrossEntropy::apply(x.contiguous(), weight, list, gradients, setting);
+  TokenLoss loss{results[0], {}, {}};
+  if (terms.z_loss > 0.0) loss.auxiliary_loss = results[1];
+  if (terms.largest_logit) loss.largest_logit = results.back();
+  return loss;
 }
 
 at::Tensor linear_logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rows,
@@ -195,9 +230,15 @@ at::Tensor linear_logits(const at::Tensor& x, const at::Tensor& weight, const at
   return gather_rows(*part.group, logits.t().contiguous(), part.whole).wait().t().to(wide(x)).contiguous();
 }
 
-at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {
+TokenLoss linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                                         const LossTerms& terms) {
   const at::Tensor logits = at::linear(x, weight).to(wide(x));
-  return at::nll_loss(at::log_softmax(logits, 1), targets, /*weight=*/{}, at::Reduction::Sum, ignored_target);
+  TokenLoss loss{at::nll_loss(at::log_softmax(logits, 1), targets, {}, at::Reduction::Sum, ignored_target), {}, {}};
+  const at::Tensor valid = logits.index_select(0, targets.ne(ignored_target).nonzero().view(-1));
+  if (terms.z_loss > 0.0) loss.auxiliary_loss = valid.logsumexp(1).square().sum() * terms.z_loss;
+  if (terms.largest_logit)
+    loss.largest_logit = valid.numel() > 0 ? valid.detach().max() : at::full({}, -INFINITY, logits.options());
+  return loss;
 }
 
 }  // namespace strata

@@ -44,7 +44,7 @@ class DescribingContext final : public ModelContext {
 };
 
 // The output of a layer for the next one; nothing for the last.
-Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
+Tensors passed_on(LayerOutput&& output, const LayerInfo& info, bool last) {
   if (last && !output.loss_sum.defined())
     throw UserError(
         "layer {} is the last layer but returns no loss_sum; return the sum of the loss over the micro-batch's valid "
@@ -110,12 +110,14 @@ std::unique_ptr<SequentialModel::Description> SequentialModel::describe_all(cons
       info.parameters.push_back(parameter->info);
       parameter->tensor = meta(parameter->info.shape, batch.activation);
     }
-    input = passed_on(made->forward(input, {tokens, tokens, 0}), info, number + 1 == layers());
+    LayerOutput output = made->forward(input, {tokens, tokens, 0});
+    for (const Statistic& statistic : output.statistics) info.statistics.push_back(statistic.info);
+    input = passed_on(std::move(output), info, number + 1 == layers());
     info.forward_flops = context.flops;
     info.activation_bytes = context.kept_bytes;
-    for (const at::Tensor& output : input) {
-      info.outputs.push_back({output.sizes().vec(), output.scalar_type()});
-      info.activation_bytes += bytes(output);
+    for (const at::Tensor& tensor : input) {
+      info.outputs.push_back({tensor.sizes().vec(), tensor.scalar_type()});
+      info.activation_bytes += bytes(tensor);
     }
   }
   return description;

@@ -6,7 +6,6 @@
 #include <strata/error.hpp>
 #include <strata/rows.hpp>
 #include <strata/toolbox/embedding.hpp>
-#include <strata/toolbox/linear_cross_entropy.hpp>
 
 #include <algorithm>
 
@@ -89,11 +88,11 @@ at::Tensor vocabulary_embedding(const Parameter& weight, const at::Tensor& token
   return sum_to_stream(found * here.unsqueeze(1), context);
 }
 
-at::Tensor vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
-                                    std::int64_t chunk, ModelContext& context) {
+TokenLoss vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
+                                   const LossTerms& terms, ModelContext& context) {
   const at::Tensor targets = batch.targets.reshape({-1});
-  if (context.tensor_group() == nullptr) return linear_cross_entropy(x, weight.tensor, targets, chunk, batch.loss_seed);
-  return linear_cross_entropy(all_rows(x, context), weight.tensor, targets, chunk, batch.loss_seed,
+  if (context.tensor_group() == nullptr) return linear_cross_entropy(x, weight.tensor, targets, terms, batch.loss_seed);
+  return linear_cross_entropy(all_rows(x, context), weight.tensor, targets, terms, batch.loss_seed,
                               part_of(weight, context));
 }
 

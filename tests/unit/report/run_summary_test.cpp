@@ -72,3 +72,24 @@ TEST_CASE("an auxiliary loss is in records, files and summary only if a layer ha
   CHECK(text("both/Train_Samples_auxiliary_loss.csv") == "step,auxiliary_loss\n1,0.25\n");
   CHECK(text("both/Validation_Samples_auxiliary_loss.csv") == "step,auxiliary_loss\n1,0.5\n");
 }
+
+TEST_CASE("statistics of layers stand in records and files under their names") {
+  const TemporaryFolder folder;
+  StepRecord record;
+  record.validation.emplace();
+  CHECK_FALSE(to_json(record).contains("statistics"));
+  CHECK_FALSE(to_json(record)["validation"].contains("statistics"));
+  record.outcome.statistics = {{"largest_logit", 7.5}, {"lr", NAN}};
+  record.validation->statistics = {{"largest_logit", 6.5}};
+  CHECK(to_json(record)["statistics"] == nlohmann::json{{"largest_logit", 7.5}, {"lr", nullptr}});
+  CHECK(to_json(record)["validation"]["statistics"] == nlohmann::json{{"largest_logit", 6.5}});
+  CsvFolder(folder / "csv", 1).write(record);
+  const auto text = [&](const std::string& file) {
+    std::ostringstream out;
+    out << std::ifstream(folder / "csv" / file).rdbuf();
+    return out.str();
+  };
+  CHECK(text("Train_Samples_statistics_largest_logit.csv") == "step,statistics/largest_logit\n1,7.5\n");
+  CHECK(text("Validation_Samples_statistics_largest_logit.csv") == "step,statistics/largest_logit\n1,6.5\n");
+  CHECK(text("Train_Samples_lr.csv") == "step,lr\n1,0\n");  // a statistic of this name has its own file
+}

@@ -30,16 +30,17 @@ struct WeighedHead final : OneMatrix {
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     const at::Tensor logits = at::linear(input[0], weight_.tensor);
     const at::Tensor z = (logits - logits.log_softmax(-1)).select(-1, 0);
-    return {{},
-            linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten(), 0, batch.loss_seed),
-            over_valid(z.square(), batch) * 0.02};
+    return {
+        {},
+        linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten(), {}, batch.loss_seed).loss,
+        over_valid(z.square(), batch) * 0.02};
   }
 };
 
 struct WideHead final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
-    return {{}, linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten()), input[0]};
+    return {{}, linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten()).loss, input[0]};
   }
 };
 

@@ -70,7 +70,7 @@ struct MuteHead final : OneMatrix {
       : OneMatrix(context, rows, columns), given_(given) {}
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     LayerOutput output;
-    output.loss_sum = linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten());
+    output.loss_sum = linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten()).loss;
     if (given_ > 0) output.logits = at::full({1, given_}, 0.5);
     return output;
   }

@@ -200,16 +200,26 @@ TEST_CASE("attention with tiny dropout equals attention, with any cut of the hea
 TEST_CASE("a head that is cut over ranks has the loss and the gradients of the whole") {
   at::manual_seed(1);
   const int ranks = GENERATE(2, 3);
+  const LossTerms terms{.chunk = 3, .z_loss = GENERATE(0.0, 0.1), .largest_logit = true};
   const std::int64_t rows = GENERATE(4, 40), vocabulary = 50, n = 8, part = (vocabulary + ranks - 1) / ranks;
   CAPTURE(ranks, rows);
   const at::Tensor x = at::randn({rows, n}), weight = at::randn({vocabulary, n});
   const at::Tensor targets = at::randint(0, vocabulary, {rows}, at::kLong);
   targets[1] = ignored_target;
   const at::Tensor whole_x = x.clone().set_requires_grad(true), whole_weight = weight.clone().set_requires_grad(true);
-  const at::Tensor loss = linear_cross_entropy(whole_x, whole_weight, targets, 3);
-  torch::autograd::backward({loss}, {at::full({}, 0.25)});
+  const auto all_of = [](const TokenLoss& one) {
+    std::vector<at::Tensor> losses{one.loss};
+    if (one.auxiliary_loss.defined()) losses.push_back(one.auxiliary_loss);
+    return losses;
+  };
+  const auto backward = [&](const TokenLoss& one) {
+    torch::autograd::backward(all_of(one), std::vector<at::Tensor>(all_of(one).size(), at::full({}, 0.25)));
+  };
+  const TokenLoss loss = linear_cross_entropy(whole_x, whole_weight, targets, terms);
+  backward(loss);
   const auto groups = fakes::local_groups(ranks, std::chrono::seconds(10));
-  std::vector<at::Tensor> losses(groups.size()), dx(groups.size()), dweight(groups.size());
+  std::vector<TokenLoss> losses(groups.size());
+  std::vector<at::Tensor> dx(groups.size()), dweight(groups.size());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
@@ -220,17 +230,18 @@ TEST_CASE("a head that is cut over ranks has the loss and the gradients of the w
       own_weight.set_requires_grad(true);
       own_weight.mutable_grad() = at::zeros({part, n});
       const auto index = static_cast<std::size_t>(rank);
-      const at::Tensor own =
-          linear_cross_entropy(own_x, own_weight, targets, 3, {}, {groups[index].get(), first, here, vocabulary});
-      torch::autograd::backward({own}, {at::full({}, 0.25)});
-      losses[index] = own.detach();
+      losses[index] =
+          linear_cross_entropy(own_x, own_weight, targets, terms, {}, {groups[index].get(), first, here, vocabulary});
+      backward(losses[index]);
       dx[index] = own_x.grad();
       dweight[index] = own_weight.grad();
     });
   for (std::thread& thread : threads) thread.join();
-  for (const at::Tensor& own : losses) {
-    CHECK(at::equal(own, losses[0]));
-    CHECK(own.item<float>() == Approx(loss.item<float>()).epsilon(1e-6));
+  for (const TokenLoss& own : losses) {
+    CHECK(at::equal(at::stack(all_of(own)), at::stack(all_of(losses[0]))));
+    CHECK(at::allclose(at::stack(all_of(own)), at::stack(all_of(loss)), 1e-6));
+    CHECK(at::equal(own.largest_logit, losses[0].largest_logit));
+    CHECK(own.largest_logit.item<float>() == Approx(loss.largest_logit.item<float>()).epsilon(1e-6));
   }
   CHECK(at::allclose(at::stack(dx).sum(0), whole_x.grad(), 1e-4, 1e-6));
   const at::Tensor all = at::cat(dweight);
@@ -247,7 +258,7 @@ TEST_CASE("the logits of a head cut over ranks equal the whole head's") {
   const at::Tensor asked = at::tensor({4, 0, 4}, at::kLong), targets = at::tensor({7, 49, 0}, at::kLong);
   const at::Tensor whole = linear_logits(x, weight, asked);
   CHECK(whole.scalar_type() == at::kFloat);
-  const at::Tensor loss = linear_cross_entropy(x.index_select(0, asked), weight, targets);
+  const at::Tensor loss = linear_cross_entropy(x.index_select(0, asked), weight, targets).loss;
   CHECK(at::nll_loss(whole.log_softmax(1), targets, {}, at::Reduction::Sum).item<float>() ==
         Approx(loss.item<float>()).epsilon(1e-6));
   const auto groups = fakes::local_groups(ranks, std::chrono::seconds(10));

@@ -186,10 +186,14 @@ TEST_CASE("linear_cross_entropy equals the reference for every chunk") {
   at::manual_seed(5);
   const at::Tensor targets = at::randint(0, 67, {23}, at::kLong);
   targets[3] = targets[22] = -100;
-  const Operator plain = [&](const auto& t) { return strata::linear_cross_entropy_reference(t[0], t[1], targets); };
+  const Operator plain = [&](const auto& t) {
+    return strata::linear_cross_entropy_reference(t[0], t[1], targets).loss;
+  };
   for (const std::int64_t width : {5, 40}) {  // keeps the weight's gradient; keeps the logits'
     for (const std::int64_t chunk : {0, 1, 4, 23, 100}) {
-      const Operator fast = [&](const auto& t) { return strata::linear_cross_entropy(t[0], t[1], targets, chunk); };
+      const Operator fast = [&](const auto& t) {
+        return strata::linear_cross_entropy(t[0], t[1], targets, {chunk}).loss;
+      };
       CAPTURE(width, chunk);
       CHECK(largest_difference(fast, plain, {at::randn({23, width}) * 3, at::randn({67, width})}) < 2e-6);
       CHECK(largest_difference(fast, plain,
@@ -214,10 +218,10 @@ TEST_CASE("linear_cross_entropy keeps small fp16 gradients until the loss seed a
       return weight.grad().to(at::kDouble).narrow(0, 6, vocabulary - 6);  // of wrong tokens
     };
     const auto fast = [&](const at::Tensor& x, const at::Tensor& weight, double given) {
-      return strata::linear_cross_entropy(x, weight, targets, 2, at::full({}, given, at::kFloat));
+      return strata::linear_cross_entropy(x, weight, targets, {2}, at::full({}, given, at::kFloat)).loss;
     };
     const auto plain = [&](const at::Tensor& x, const at::Tensor& weight, double) {
-      return strata::linear_cross_entropy_reference(x, weight, targets);
+      return strata::linear_cross_entropy_reference(x, weight, targets).loss;
     };
     const at::Tensor truth = weight_gradient(at::kDouble, 1.0, seed, plain);
     const auto error = [&](const at::Tensor& found) { return ((found - truth) / truth).abs().max().item<double>(); };
@@ -233,20 +237,22 @@ TEST_CASE("linear_cross_entropy keeps small fp16 gradients until the loss seed a
 TEST_CASE("linear_cross_entropy at the edges") {
   using strata::linear_cross_entropy;
   const at::Tensor weight = at::randn({67, 5});
-  CHECK(linear_cross_entropy(at::randn({2, 5}), weight, at::tensor({-100, -100}, at::kLong)).item<float>() == 0.0F);
-  CHECK(linear_cross_entropy(at::randn({0, 5}), weight, at::empty({0}, at::kLong)).item<float>() == 0.0F);
+  CHECK(linear_cross_entropy(at::randn({2, 5}), weight, at::tensor({-100, -100}, at::kLong)).loss.item<float>() ==
+        0.0F);
+  CHECK(linear_cross_entropy(at::randn({0, 5}), weight, at::empty({0}, at::kLong)).loss.item<float>() == 0.0F);
   // Far apart logits: no overflow, and a row whose target is hopeless costs its distance.
   const at::Tensor loss = linear_cross_entropy(at::full({1, 1}, 1.0), at::tensor({500.0F, -500.0F}).view({2, 1}),
-                                               at::tensor({1}, at::kLong));
+                                               at::tensor({1}, at::kLong))
+                              .loss;
   CHECK(loss.item<float>() == Approx(1000.0F));
   // What is not finite stays so.
-  CHECK(std::isnan(linear_cross_entropy(at::full({1, 5}, NAN), weight, at::tensor({1}, at::kLong)).item<float>()));
+  CHECK(std::isnan(linear_cross_entropy(at::full({1, 5}, NAN), weight, at::tensor({1}, at::kLong)).loss.item<float>()));
   // Only one of the two wants gradients.
   const at::Tensor x = leaf(at::randn({4, 5})), targets = at::tensor({1, 2, 3, 4}, at::kLong);
-  torch::autograd::backward({linear_cross_entropy(x, weight, targets)}, {});
+  torch::autograd::backward({linear_cross_entropy(x, weight, targets).loss}, {});
   CHECK(x.grad().defined());
   const at::Tensor frozen = at::randn({4, 5}), trained = leaf(weight);
-  torch::autograd::backward({linear_cross_entropy(frozen, trained, targets)}, {});
+  torch::autograd::backward({linear_cross_entropy(frozen, trained, targets).loss}, {});
   CHECK(trained.grad().defined());
   CHECK_THROWS_AS(linear_cross_entropy(frozen, at::randn({67, 6}), targets), strata::Bug);
 }

@@ -41,7 +41,7 @@ struct HeadLayer : OneMatrix {
   strata::LayerOutput forward(const strata::Tensors& input, const strata::MicroBatch& batch) override {
     const at::Tensor x = input[0].flatten(0, 1);
     if (batch.asked_rows.defined()) return {{}, {}, {}, strata::linear_logits(x, weight_.tensor, batch.asked_rows)};
-    return {{}, strata::linear_cross_entropy(x, weight_.tensor, batch.targets.flatten()), {}};
+    return {{}, strata::linear_cross_entropy(x, weight_.tensor, batch.targets.flatten()).loss, {}};
   }
 };
 

@@ -193,14 +193,15 @@ class PlantedHead final : public PlantedLayer {
     Group* const group = context_.tensor_group();
     LayerOutput output;
     if (group == nullptr || (defect_ != "padding_in_loss" && defect_ != "head_input_not_summed")) {
-      output.loss_sum = vocabulary_cross_entropy(x, head, batch, 0, context_);
+      output.loss_sum = vocabulary_cross_entropy(x, head, batch, {}, context_).loss;
     } else {
       const std::int64_t part = head.tensor.size(0), first = group->rank() * part, whole = head.info.shape[0];
       const bool padding = defect_ == "padding_in_loss";
       const std::int64_t rows = padding ? part : std::min(part, whole - first);
       if (padding) x = all_rows(x, context_);
-      output.loss_sum = linear_cross_entropy(x, head.tensor, batch.targets.reshape({-1}), 0, batch.loss_seed,
-                                             {group, first, rows, padding ? part * group->size() : whole});
+      output.loss_sum = linear_cross_entropy(x, head.tensor, batch.targets.reshape({-1}), {}, batch.loss_seed,
+                                             {group, first, rows, padding ? part * group->size() : whole})
+                            .loss;
     }
     if (defect_ == "mean_loss") output.loss_sum = 16.0 * output.loss_sum / batch.targets.ge(0).sum();
     if (defect_ == "tied_head_twice" && !embedding_here_)

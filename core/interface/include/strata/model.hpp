@@ -45,6 +45,24 @@ struct MicroBatch {
   at::Tensor asked_rows;
 };
 
+// How a statistic is combined over layers, micro-batches and ranks.
+enum class StatisticKind { Sum, Maximum };
+
+// A figure that a layer reports beside the loss, such as its largest logit or the load of an expert.
+struct StatisticInfo {
+  std::string name;  // letters a-z, digits and _; layers that report the same name and kind have one figure together
+  StatisticKind kind = StatisticKind::Sum;
+  bool operator==(const StatisticInfo&) const = default;
+};
+
+struct Statistic {
+  StatisticInfo info;
+  // Value of the micro-batch, floating-point and 0-dimensional, on the device: a sum, or a maximum, over the samples
+  // that have a target; without any, 0 or -infinity. Equal on the ranks of the tensor group. Its gradient is not used.
+  // Maxima must work on meta tensors too: at::amax() does, at::max() does not.
+  at::Tensor value;
+};
+
 struct LayerOutput {
   Tensors activations;  // next layer's input; integer tensors pass through without gradients
   at::Tensor loss_sum;  // last layer only: the SUM over valid tokens, fp32 0-dimensional; never a mean
@@ -56,6 +74,9 @@ struct LayerOutput {
   // Next-token logits of the last layer, in place of loss_sum if MicroBatch::asked_rows is defined: [n, vocabulary],
   // fp32, equal on the ranks of the tensor group; a row's softmax is the token's distribution. No gradients.
   at::Tensor logits;
+  // Statistics of LayerInfo::statistics, in that order; not read if MicroBatch::asked_rows is defined. The figures of a
+  // step are in its metrics, and those of a validation in its own.
+  std::vector<Statistic> statistics;
 };
 
 struct TensorShape {
@@ -73,6 +94,8 @@ struct LayerInfo {
   // False if backward reads no parameter values (embeddings): they are then not gathered for it unless the layer is
   // recomputed, and the memory of Parameter::tensor may hold anything; its shape and .grad stay valid.
   bool backward_reads_weights = true;
+  // Statistics that every forward returns. Maxima cost the step a second, small all-reduce.
+  std::vector<StatisticInfo> statistics;
 };
 
 // A model's tensor names in Hugging Face files.

@@ -6,7 +6,9 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/model.hpp>
@@ -14,6 +16,7 @@
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/embedding.hpp>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -147,7 +150,9 @@ class PlantedLayer final : public Layer {
     if (has("mean_times_count")) sum = sum * targets.ne(-100).sum();
     const at::Tensor seed = batch.loss_seed.defined() ? batch.loss_seed : at::ones({});
     if (has("seed_twice")) sum = sum * seed + (sum - sum * seed).detach();
-    if (z_loss_ == 0.0 || (has("auxiliary_in_training_only") && !batch.training)) return {{}, sum, {}};
+    LayerOutput output{{}, sum};
+    output.statistics = statistics(logits.to(wide), targets.ne(-100));
+    if (z_loss_ == 0.0 || (has("auxiliary_in_training_only") && !batch.training)) return output;
     const at::Tensor z = (logits.to(wide) - logits.to(wide).log_softmax(1)).select(1, 0);
     at::Tensor each = z.square() * z_loss_;
     if (!has("auxiliary_of_ignored_targets")) each = each * targets.ne(-100);
@@ -156,7 +161,19 @@ class PlantedLayer final : public Layer {
     if (has("auxiliary_grows")) auxiliary = auxiliary * (1.0 + 0.01 * ++calls_);
     if (has("auxiliary_detached")) auxiliary = auxiliary.detach();
     if (has("auxiliary_seeded")) auxiliary = auxiliary * seed;
-    return {{}, sum, auxiliary};
+    output.auxiliary_loss = auxiliary;
+    return output;
+  }
+
+  // The largest logit, and the sum of their squares, of rows that have a target.
+  std::vector<Statistic> statistics(const at::Tensor& logits, const at::Tensor& valid) {
+    const at::Tensor counts = has("statistic_of_ignored_targets") ? at::ones_like(valid) : valid;
+    at::Tensor squares = logits.square().sum(1) * counts;
+    squares = has("statistic_mean") ? squares.mean() : squares.sum();
+    if (has("statistic_of_the_last_call")) std::swap(squares, last_squares_);
+    const at::Tensor largest = logits.masked_fill(counts.eq(0).unsqueeze(1), -INFINITY).amax();
+    return {{{"largest_logit", StatisticKind::Maximum}, largest},
+            {{"squares"}, squares.defined() ? squares : at::zeros({}, logits.options())}};
   }
 
   int number_;
@@ -165,6 +182,7 @@ class PlantedLayer final : public Layer {
   std::shared_ptr<LeftBehind> left_;
   std::vector<Parameter> parameters_;
   int calls_ = 0;
+  at::Tensor last_squares_;
 };
 
 class PlantedModel final : public Model {
@@ -198,6 +216,8 @@ class PlantedModel final : public Model {
     if (has("describe_by_building"))
       info.activation_bytes = static_cast<std::int64_t>(at::ones(info.parameters[0].shape).nbytes());
     info.backward_reads_weights = layer > 0 && !(layer == 1 && has("backward_without_weights"));
+    if (layer == 2) info.statistics = {{"largest_logit", StatisticKind::Maximum}, {"squares"}};
+    if (layer == 2 && has("statistic_not_described")) info.statistics.pop_back();
     if (layer < 2) info.outputs = {{{batch.micro_batch, batch.sequence_length, options_.width}, batch.activation}};
     return info;
   }

@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,7 @@ struct StepResult {
   double tokens_per_s = 0.0;  // tokens per second of the whole run
   // Mean of the auxiliary losses (LayerOutput::auxiliary_loss) over the same tokens; empty if no layer has one.
   std::optional<double> auxiliary_loss;
+  std::map<std::string, double> statistics;  // statistics of the layers (LayerOutput::statistics), by name
 };
 
 // Sink of a program: receives the figures of a run on the ranks that pass one to Engine::observe. A write error that it

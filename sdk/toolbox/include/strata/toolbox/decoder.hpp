@@ -3,6 +3,7 @@
 #pragma once
 #include <strata/model.hpp>
 #include <strata/toolbox/attention.hpp>
+#include <strata/toolbox/linear_cross_entropy.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -71,8 +72,8 @@ struct DecoderShape {
   double embedding_dropout = 0.0;
   double hidden_dropout = 0.0;  // dropout of the outputs of attention and MLP
   double attention_dropout = 0.0;
-  std::int64_t loss_chunk = 0;  // see linear_cross_entropy
-  std::int64_t mlp_chunk = 0;   // see by_rows
+  LossTerms loss;              // see linear_cross_entropy
+  std::int64_t mlp_chunk = 0;  // see by_rows
   DecoderNames names;
 
   // Throws UserError naming the size that is missing or does not fit.

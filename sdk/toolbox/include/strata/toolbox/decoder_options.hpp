@@ -19,6 +19,11 @@
   OPTION(integer, loss_chunk, 0, "min=0", "tokens",                                                                   \
          "Tokens per chunk of the logits; smaller chunks save memory. 0: the smallest chunk without loss of speed, "  \
          "512 in fp32 and 1024 in bf16.")                                                                             \
+  OPTION(number, z_loss, 0, "min=0,max=1", "",                                                                        \
+         "Weight of the z-loss, which keeps the logits small: the mean square of the logarithm of the softmax's "     \
+         "denominator, reported as auxiliary_loss. PaLM used 1e-4. 0: no z-loss.")                                    \
+  OPTION(boolean, report_largest_logit, false, "", "",                                                                \
+         "Report the largest logit of each step as largest_logit. Costs one small all-reduce per step.")              \
   OPTION(integer, mlp_chunk, 0, "min=0", "tokens",                                                                    \
          "Tokens per chunk of the MLP. Each chunk is recomputed in the backward, so that inner activations are kept " \
          "for one chunk only. 0: no chunks and no recomputation.")
@@ -57,7 +62,7 @@ DecoderSettings sizes_of(const Options& options, const DecoderPreset& preset) {
   settings.intermediate = first(options.intermediate_size, preset.intermediate);
   settings.vocabulary = first(options.vocabulary, preset.vocabulary);
   settings.initializer_range = options.initializer_range;
-  settings.loss_chunk = options.loss_chunk;
+  settings.loss = {options.loss_chunk, options.z_loss, options.report_largest_logit};
   settings.mlp_chunk = options.mlp_chunk;
   return settings;
 }

@@ -17,10 +17,27 @@ struct VocabularyPart {
   std::int64_t whole = 0;
 };
 
-// Returns the SUM over rows of cross entropies of softmax(x weight^T) and targets: fp32, 0-dimensional (fp64 for fp64).
+// How the loss is computed, and terms beside it.
+struct LossTerms {
+  std::int64_t chunk = 0;  // rows of logits that exist at a time; 0: default_loss_chunk
+  // Weight of the z-loss, which keeps logits small: the square of log(sum of exp(logits)), for each row with a target
+  // (Chowdhery et al., arXiv 2204.02311, section 5).
+  double z_loss = 0.0;
+  bool largest_logit = false;  // true: find TokenLoss::largest_logit
+};
+
+// Loss of some tokens: fp32, 0-dimensional (fp64 for fp64).
+struct TokenLoss {
+  at::Tensor loss;            // SUM over rows of the cross entropies
+  at::Tensor auxiliary_loss;  // SUM over rows of LossTerms' terms, weighted; undefined if all weights are 0
+  at::Tensor largest_logit;   // of the rows with a target; -infinity without any; undefined unless requested
+};
+
+// Returns the loss of softmax(x weight^T) and targets.
 //   x [rows, n], weight [vocabulary, n] of one dtype; targets int64 [rows]
-// Differentiable, also on meta tensors. Throws UserError naming a target that is neither in the vocabulary nor -100
-// (checked if targets are in host memory).
+// Differentiable, also on meta tensors; backward must give `loss` and `auxiliary_loss` the same gradient, as the engine
+// does. Throws UserError naming a target that is neither in the vocabulary nor -100 (checked if targets are in host
+// memory).
 //
 // [Note: chunked loss] The logits [rows, vocabulary] take most of a small model's memory, and their gradient as much
 // again. Here they exist for only `chunk` rows at a time. If gradients are enabled, forward turns a chunk's logits into
@@ -29,8 +46,6 @@ struct VocabularyPart {
 // weight (fp32, vocabulary x n), or the logits' gradient (vocabulary x rows) in the dtype of x, from which backward
 // computes the weight's. Without gradients only the loss is computed.
 //
-// chunk: rows; 0 means default_loss_chunk.
-//
 // [Note: loss seed] seed: the gradient of the result that backward will get (MicroBatch::loss_seed), or undefined.
 // The logits' gradient is computed before backward. In fp16 most of its elements, a softmax over the vocabulary, would
 // round to 0, so it is multiplied by the seed (the loss scale) in fp32 first. For other dtypes it stays unscaled, so
@@ -38,10 +53,11 @@ struct VocabularyPart {
 // of the two.
 //
 // part: weight has some rows of the vocabulary, other ranks of the group the rest: targets, x and the result are equal
-// on all ranks, and every chunk's statistics are summed over them. The gradient of x is this rank's share of the sum.
+// on all ranks, and every chunk's sums are added over them. The gradient of x is this rank's share of the sum.
 // [collective] over the group
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk = 0, const at::Tensor& seed = {}, const VocabularyPart& part = {});
+TokenLoss linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                               const LossTerms& terms = {}, const at::Tensor& seed = {},
+                               const VocabularyPart& part = {});
 
 // Returns LayerOutput::logits of the head for these rows of x (int64 [n]): fp32 (fp64 for fp64) [n, vocabulary],
 // whole on every rank if weight is a part. Rounded like the logits of the loss. No gradients. [collective] over the
@@ -61,6 +77,7 @@ std::int64_t linear_cross_entropy_bytes(std::int64_t rows, std::int64_t n, std::
 std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype);
 
 // Computes the loss with plain operators and autograd on the whole matrix: the reference for tests.
-at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets);
+TokenLoss linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                                         const LossTerms& terms = {});
 
 }  // namespace strata

@@ -18,8 +18,8 @@ namespace strata {
 //
 // A layer class derives from Layer. Its constructor takes a ModelContext& and the remaining arguments, allocates
 // nothing, and sets names, shapes and initializers of its parameters. Their names in the model are "LAYER.PARAMETER".
-// The model finds shapes and costs by running the layers on meta tensors: layers must support those, and their outputs
-// must have the dtype context.batch().activation or an integer dtype.
+// The model finds shapes, costs and statistics by running the layers on meta tensors: layers must support those, and
+// their outputs must have the dtype context.batch().activation or an integer dtype.
 class SequentialModel : public Model {
  public:
   // Makes a model without layers. Token ids are below `vocabulary`.

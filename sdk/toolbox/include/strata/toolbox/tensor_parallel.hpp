@@ -4,6 +4,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/model.hpp>
+#include <strata/toolbox/linear_cross_entropy.hpp>
 
 #include <cstdint>
 
@@ -23,9 +24,9 @@ at::Tensor stream_rows_of(const at::Tensor& x, ModelContext& context);
 // n], tokens any shape of rows() numbers. Throws UserError naming a token outside of the vocabulary.
 at::Tensor vocabulary_embedding(const Parameter& weight, const at::Tensor& tokens, ModelContext& context);
 // Computes linear_cross_entropy() of the stream x [stream_rows, n] with a head whose rows are cut (Split padded): the
-// loss of all rows, equal on all ranks. Statistics are fp32. (Shoeybi et al., section 3)
-at::Tensor vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
-                                    std::int64_t chunk, ModelContext& context);
+// loss of all rows, equal on all ranks. Sums are fp32. (Shoeybi et al., section 3)
+TokenLoss vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
+                                   const LossTerms& terms, ModelContext& context);
 // Returns LayerOutput::logits of a head whose rows are cut, for batch.asked_rows: see linear_logits().
 at::Tensor vocabulary_logits(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
                              ModelContext& context);
