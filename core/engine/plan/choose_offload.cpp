@@ -234,7 +234,7 @@ class Search {
                         choices_.homes.back().slot.c_str(), rehearsal_->step_s(), own_.seconds, own_.computing));
     if (own_.moving > 0.0)
       report.push_back(text::formatted("it reads %.2f GB/s and writes %.2f GB/s; transfers take %.3f s per step",
-                                       1e - 9 * speed.read, 1e - 9 * speed.write, own_.moving));
+                                       1e-9 * speed.read, 1e-9 * speed.write, own_.moving));
     report.push_back(text::formatted(
         "fastest of %zu placements within %s, found in %.1f s: %.3f s per step, %s of device memory", looked_at_,
         limits().c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(),

@@ -183,10 +183,9 @@ std::string summary_table(const RunSummary& summary) {
                            100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
   if (const std::optional<double> hidden = summary.tensor.hidden()) {
     const double steps = static_cast<double>(std::max<std::int64_t>(summary.steps, 1));
-    out < <
-        text::formatted(
-            "tensor parallelism: waits for collectives %.3f s per step; matmuls hid %.0f %% of the overlapped ones\n",
-            summary.tensor.waited() / steps, 100.0 * *hidden);
+    out << text::formatted(
+        "tensor parallelism: waits for collectives %.3f s per step; matmuls hid %.0f %% of the overlapped ones\n",
+        summary.tensor.waited() / steps, 100.0 * *hidden);
   }
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;

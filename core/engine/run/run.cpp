@@ -148,7 +148,7 @@ bool Run::judge(report::StepRecord& record) {
                            precision->stop_reason(), found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug("{} skips a step whose gradient is finite; the update is already made at that point", precision.name);
-  if (!outcome.finite & &session_.stage().place.rank == 0)
+  if (!outcome.finite && session_.stage().place.rank == 0)
     spdlog::warn("step {} is skipped: {}", record.step + 1, found);
   return outcome.finite && verdict == Verdict::Apply;
 }

@@ -46,7 +46,7 @@ void DeepSpeedTranslation::choose_precision() {
   const bool fp16 = file_.value<bool>("fp16.enabled").value_or(false);
   const bool bf16 = file_.value<bool>("bf16.enabled").value_or(false);
   const config::Node* enabled = file_.given(fp16 ? "fp16.enabled" : "bf16.enabled");
-  if (fp16 & &bf16) throw UserError(enabled->place, "fp16.enabled and bf16.enabled are both true; set one to false");
+  if (fp16 && bf16) throw UserError(enabled->place, "fp16.enabled and bf16.enabled are both true; set one to false");
   if (fp16 || bf16) {
     const std::string name = fp16 ? "fp16" : "bf16";
     return choose("precision", name, enabled->place, enabled->origin + " " + name + ".enabled");
