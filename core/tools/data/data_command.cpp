@@ -173,8 +173,8 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
         << text::formatted("%.1f", 100.0 * static_cast<double>(count->targets) / positions) << "%";
   }
   line("ids") << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct << " distinct";
-  line("unigram entropy") << text::formatted("%.6f", statistics.unigram_entropy) < <
-      " nats per token (the loss of a model that predicts each token by its frequency alone)\n";
+  line("unigram entropy") << text::formatted("%.6f", statistics.unigram_entropy)
+                          << " nats per token (the loss of a model that predicts each token by its frequency alone)\n";
 }
 
 std::vector<std::uint32_t> ids_of(const std::vector<std::int64_t>& tokens) {

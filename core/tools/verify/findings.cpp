@@ -136,10 +136,9 @@ std::string described(const CheckedRun& small) {
 std::string to_text(const Findings& findings) {
   std::string text = described(findings.small) + "\n";
   if (!findings.agreement.wrong) {
-    text +
-        = text::formatted(
-            "OK: gradients of %zu parameters, norms and losses over %zu steps match a single process; worst deviation:",
-            findings.agreement.parameters, findings.agreement.steps);
+    text += text::formatted(
+        "OK: gradients of %zu parameters, norms and losses over %zu steps match a single process; worst deviation:",
+        findings.agreement.parameters, findings.agreement.steps);
     for (const auto& [precision, part] : findings.rounding)
       text += text::formatted(" %.0f %% of the rounding bound in ", 100.0 * part) + precision +
               (precision == findings.rounding.rbegin()->first ? "\n" : ",");
@@ -147,11 +146,10 @@ std::string to_text(const Findings& findings) {
     return text;
   }
   if (!findings.changes.empty())
-    text +
-        = text::formatted(
-              "The config's own run is right. Similar run %lld is wrong; simplified, it differs from the config by: ",
-              static_cast<long long>(findings.near)) +
-          joined(findings.changes, ", ") + "\n";
+    text += text::formatted(
+                "The config's own run is right. Similar run %lld is wrong; simplified, it differs from the config by: ",
+                static_cast<long long>(findings.near)) +
+            joined(findings.changes, ", ") + "\n";
   const WrongStep& wrong = *findings.agreement.wrong;
   const WrongGradient* const gradient = first_in_backward(findings);
   text += text::formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),

@@ -188,7 +188,7 @@ TEST_CASE("an address of another program is an error that quotes its response") 
   CHECK_THAT(told(served.server.port(), "another"), Contains("serves another run"));
   int free_port = 0;
   { free_port = group::ListeningSocket("127.0.0.1", 0).port(); }
-  CHECK_THAT(told(free_port), Contains("no connection to the run's store at 127.0.0.1:") & &Contains("within 400 ms"));
+  CHECK_THAT(told(free_port), Contains("no connection to the run's store at 127.0.0.1:") && Contains("within 400 ms"));
 }
 
 TEST_CASE("the store serves only clients with the run's name") {

@@ -78,7 +78,7 @@ Trained trained(const Config& config, int ranks, const std::vector<std::string>&
         result.ledgers[rank.engine.rank()] = stage.memory.store().ledger();
         if (stage.updates.own_gradients() != nullptr)
           for (const auto& flat : stage.values.layout().flat)
-            for (const stage::FinalGradient& gradient : stage.updates.own_gradients()->final_gradients(*flat))
+            for (const stage::FinalGradient& gradient : stage.updates.own_gradients()->final_gradients(*flat, false))
               result.squares += gradient.all.tensor().to(at::kDouble).square().sum().item<double>();
         for (const state::OptimizerState::Entry& entry : stage.updates.state().entries()) {
           const auto add = [&](const std::string& name, const BufferRange& range) {

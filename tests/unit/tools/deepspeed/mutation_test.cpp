@@ -124,9 +124,9 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
       const std::vector<std::string> model =
           source == json_text ? model_settings : std::vector<std::string>{"device=cpu"};
       trees.push_back(read_settings(model));
-      if (DeepSpeed().recognises(trees[1])) {
+      if (deepspeed::DeepSpeed().recognises(trees[1])) {
         ++translations;
-        for (const DialectLine& line : DeepSpeed().translate(trees, plugins, {}).lines)
+        for (const resolve::DialectLine& line : deepspeed::DeepSpeed().translate(trees, plugins, {}).lines)
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
       const RunConfig config = resolve(trees, {2, "--nproc"}, plugins);

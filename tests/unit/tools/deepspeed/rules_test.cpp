@@ -72,7 +72,7 @@ TEST_CASE("An auto batch is 8 samples per device, with any micro-batch") {
   CHECK(batches(translated(all, {"train.global_batch=6", "train.accumulation=3"})) == "1 x 3 of 6");
   CHECK(translated(all).report.automatic_batch == 8);
   CHECK(translated(all, {"train.accumulation=3"}).report.automatic_batch == 0);  // nothing is left to choose
-  DialectAnswers answers;
+  resolve::DialectAnswers answers;
   answers.micro_batch = 2;
   answers.micro_batch_origin = "the largest that fits";
   const Translated result = translated(all, {}, 2, answers);
@@ -222,17 +222,17 @@ TEST_CASE("Defaults are DeepSpeed's, and those that moved follow the version") {
   CHECK(value_of(translated(R"({"train_batch_size": 2, "optimizer": {"type": "Adagrad"}})"), "learning_rate.base") ==
         "0.01");
   CHECK(origin_of(translated(stage3), "partitioner.plugin") == "ds_config.json:1 zero_optimization.stage");
-  CHECK(is_older("0.16", "0.19.3"));
-  CHECK_FALSE(is_older("0.19.10", "0.19.3"));
-  CHECK_FALSE(is_older("0.19.3", "0.19.3"));
-  CHECK_FALSE(is_older("1", "0.19.3"));
+  CHECK(deepspeed::is_older("0.16", "0.19.3"));
+  CHECK_FALSE(deepspeed::is_older("0.19.10", "0.19.3"));
+  CHECK_FALSE(deepspeed::is_older("0.19.3", "0.19.3"));
+  CHECK_FALSE(deepspeed::is_older("1", "0.19.3"));
 }
 
 TEST_CASE("Sizes by the model's width, once it is known") {
   const std::string text = R"({"train_batch_size": 2, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
     "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto", "sub_group_size": 1e9}})";
   CHECK(translated(text).report.asks_hidden_size);
-  DialectAnswers answers;
+  resolve::DialectAnswers answers;
   answers.hidden_size = 128;
   const Translated result = translated(text, {}, 2, answers);
   CHECK(value_of(result, "partitioner.zero3.reduce_bucket_size") == "16384");
@@ -274,7 +274,7 @@ TEST_CASE("What training can do without may be allowed") {
 
 TEST_CASE("A ds_config is known by its keys") {
   const auto known = [](const std::string& json) {
-    return DeepSpeed().recognises(read_text(json, Format::Json, "x.json"));
+    return deepspeed::DeepSpeed().recognises(read_text(json, Format::Json, "x.json"));
   };
   CHECK(known(R"({"zero_optimization": {"stage": 1}})"));
   CHECK(known(R"({"zero": true, "optimizer": {"type": "Adam"}})"));
@@ -299,7 +299,7 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
   arguments.file = source;
   arguments.settings = model_settings;
   std::vector<Node> trees = read_trees(source, model_settings);
-  DeepSpeed().translate(trees, plugins, {});
+  deepspeed::DeepSpeed().translate(trees, plugins, {});
   const RunConfig meant = resolve(trees, {2, "--nproc"}, plugins);
   for (const char* name : {"out.yaml", "out.toml", "out.json"}) {
     const std::string file = folder / name;
@@ -327,13 +327,13 @@ TEST_CASE("A tree is written so that it reads back") {
       "no-one}}\n";
   const Node tree = read_text(text, Format::Yaml, "t.yaml");
   for (const Format format : {Format::Yaml, Format::Toml, Format::Json}) {
-    const std::string written = write_tree(tree, format);
+    const std::string written = cli::write_tree(tree, format);
     INFO(written);
     const Node again = read_text(written, format, "again");
-    CHECK(write_tree(again, Format::Json) == write_tree(tree, Format::Json));
+    CHECK(cli::write_tree(again, Format::Json) == cli::write_tree(tree, Format::Json));
   }
-  CHECK(write_tree(read_text("", Format::Yaml, "e"), Format::Yaml) == "");
-  CHECK_THROWS_AS(write_tree(read_text("a: null", Format::Yaml, "n"), Format::Toml), UserError);
+  CHECK(cli::write_tree(read_text("", Format::Yaml, "e"), Format::Yaml) == "");
+  CHECK_THROWS_AS(cli::write_tree(read_text("a: null", Format::Yaml, "n"), Format::Toml), UserError);
 }
 
 }  // namespace strata::config

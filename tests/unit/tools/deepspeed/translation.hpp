@@ -12,7 +12,7 @@ namespace strata::config {
 
 struct Translated {
   std::optional<RunConfig> run;
-  Translation report;
+  resolve::Translation report;
   std::string error;  // of the UserError, when there is no run
 };
 
@@ -21,13 +21,14 @@ inline const std::vector<std::string> model_settings{"model.plugin=gpt_neox", "m
 
 // Resolves a ds_config with the plugins that were built.
 inline Translated translated(const std::string& json, std::vector<std::string> settings = {}, std::int64_t world = 2,
-                             const DialectAnswers& answers = {}) {
+                             const resolve::DialectAnswers& answers = {}) {
   static const plugins::EnginePlugins plugins(plugins::open_registry(""));
   settings.insert(settings.begin(), model_settings.begin(), model_settings.end());
   Translated result;
   try {
     std::vector<Node> trees{read_defaults(), read_text(json, Format::Json, "ds_config.json"), read_settings(settings)};
-    if (DeepSpeed().recognises(trees[1])) result.report = DeepSpeed().translate(trees, plugins, answers);
+    if (deepspeed::DeepSpeed().recognises(trees[1]))
+      result.report = deepspeed::DeepSpeed().translate(trees, plugins, answers);
     result.run = resolve(std::move(trees), {world, "--nproc"}, plugins);
   } catch (const UserError& error) {
     result.error = error.what();
@@ -37,7 +38,7 @@ inline Translated translated(const std::string& json, std::vector<std::string> s
 
 // What a key did; empty when there is no line of it.
 inline std::string line_of(const Translated& translated, const std::string& key) {
-  for (const DialectLine& line : translated.report.lines)
+  for (const resolve::DialectLine& line : translated.report.lines)
     if (line.key == key) return line.text;
   return "";
 }

@@ -73,7 +73,7 @@ TEST_CASE("Every key of a ds_config has its verdict") {
       std::string key = one.key;
       if (key == "zero_optimization") key = "zero_optimization.stage";
       std::string lines;
-      for (const DialectLine& line : result.report.lines) lines += line.key + ": " + line.text + "\n";
+      for (const resolve::DialectLine& line : result.report.lines) lines += line.key + ": " + line.text + "\n";
       INFO(lines);
       // Of an old name the line of the new one counts as well.
       CHECK((one.expected.empty() ? !line_of(result, key).empty() : lines.find(one.expected) != std::string::npos));
@@ -87,7 +87,7 @@ TEST_CASE("Every row of the table is tested") {
   std::set<std::string> tested;
   for (const Case& one : cases()) tested.insert(one.key);
   for (const char* part : {"keys", "blocks", "aliases"})
-    for (const Entry& row : deepspeed_table(part).entries) {
+    for (const Entry& row : deepspeed::deepspeed_table(part).entries) {
       const bool below = std::any_of(tested.begin(), tested.end(),
                                      [&](const std::string& key) { return key.starts_with(row.key + "."); });
       INFO(row.key);
@@ -100,7 +100,7 @@ TEST_CASE("Every row of the table has an effect and only known words") {
                                     "default_with", "auto",     "notes",       "notes_on",    "note",      "refuse",
                                     "optional",     "required", "multiple_of", "warning",     "elsewhere", "rule",
                                     "chooses",      "at_stage", "slot",        "default_rule"};
-  for (const Entry& row : deepspeed_table("keys").entries) {
+  for (const Entry& row : deepspeed::deepspeed_table("keys").entries) {
     INFO(row.key);
     CHECK(row.value.get("type") != nullptr);
     for (const Entry& word : row.value.entries) CHECK(words.contains(word.key));

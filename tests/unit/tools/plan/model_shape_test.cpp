@@ -8,7 +8,6 @@
 
 using namespace strata;
 using namespace strata::cli;
-using namespace strata::plan;
 
 namespace {
 
