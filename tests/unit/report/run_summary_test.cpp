@@ -86,7 +86,7 @@ TEST_CASE("statistics of layers stand in records and files under their names") {
   CsvFolder(folder / "csv", 1).write(record);
   const auto text = [&](const std::string& file) {
     std::ostringstream out;
-    out << std::ifstream(folder / "csv" / file).rdbuf();
+    out << std::ifstream(folder / ("csv/" + file)).rdbuf();
     return out.str();
   };
   CHECK(text("Train_Samples_statistics_largest_logit.csv") == "step,statistics/largest_logit\n1,7.5\n");
