@@ -16,18 +16,24 @@ at::Tensor valid_of(const MicroBatch& batch) {
   return batch.targets.ne(-100);
 }
 
-// Reports how many tokens count, and the largest and the summed squares of its activations for them.
+// Reports how many tokens count, and the largest and the summed squares of its activations for them. Under a
+// name of its own: the first sample of the step, which a step that begins ahead computes before the last one ended.
 struct CountedHidden final : OneMatrix {
-  using OneMatrix::OneMatrix;
+  CountedHidden(ModelContext& context, std::int64_t rows, std::int64_t columns, std::string own_name)
+      : OneMatrix(context, rows, columns), own_name_(std::move(own_name)) {}
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     const at::Tensor y = input[0] + at::gelu(context_.linear(input[0], weight_));
     const at::Tensor counts = valid_of(batch).unsqueeze(-1).to(y.scalar_type());
     LayerOutput output{{y}};
     output.statistics = {{{"tokens", StatisticKind::Sum}, counts.sum()},
                          {{"largest", StatisticKind::Maximum}, (y * counts).amax()},
+                         {{own_name_, StatisticKind::Maximum}, y.new_full({}, -static_cast<double>(batch.sample))},
                          {{"squares", StatisticKind::Sum}, (y * counts).square().sum()}};
     return output;
   }
+
+ private:
+  std::string own_name_;
 };
 
 struct CountedHead final : OneMatrix {
@@ -49,7 +55,7 @@ struct Counted final : SequentialModel {
   Counted(PluginContext&, const CountedOptions&) : SequentialModel(::vocabulary) {
     add<EmbeddingLayer>("embedding", ::vocabulary, width);
     for (int layer = 0; layer < counted_layers - 1; ++layer)
-      add<CountedHidden>("hidden" + std::to_string(layer), width, width);
+      add<CountedHidden>("hidden" + std::to_string(layer), width, width, "minus_first_sample_" + std::to_string(layer));
     add<CountedHead>("head", ::vocabulary, width);
   }
 };
@@ -212,6 +218,6 @@ TEST_CASE("a program receives the statistics of a step") {
   const Config config;
   Engine engine = initialize(config.file(), {"model.plugin=counted"}, counted());
   const StepResult result = step_in_parts(engine, random_batches(1));
-  CHECK(result.statistics.size() == 4);
+  CHECK(result.statistics.size() == 4 + counted_layers - 1);
   CHECK(result.statistics.at("tokens") == 3 * 10 * counted_layers);
 }
