@@ -1,5 +1,6 @@
 #include "plugins/plugin_stack.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "plugins/plugin_call.hpp"
@@ -8,12 +9,14 @@
 namespace strata::plugins {
 
 void PluginStack::shutdown(const Plugin* first) {
-  if (running_ == 0) return;
+  const auto found =
+      std::ranges::find_if(plugins_, [first](const Named& named) { return named.plugin.get() == first; });
+  const std::size_t kept = first == nullptr ? 0 : static_cast<std::size_t>(found - plugins_.begin());
+  if (running_ <= kept) return;
   std::exception_ptr error;
   ShutdownWatch watch;
-  for (bool reached = false; running_ > 0 && !reached;) {
+  while (running_ > kept) {
     const Named& named = plugins_[--running_];
-    reached = named.plugin.get() == first;
     try {
       watch.watch(named.name);
       plugin_call(named.name, "shutdown", [&] { named.plugin->shutdown(); });

@@ -18,6 +18,11 @@ namespace strata::step {
 
 namespace {
 
+// 1 where a number is finite, else 0. Meta tensors have no isfinite.
+at::Tensor finite(const at::Tensor& numbers) {
+  return numbers.sub(numbers).eq(0.0);
+}
+
 // The scalars of an update by a gradient with this norm, of which `counted` is the share of the tokens that count.
 StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at::Tensor& counted,
                             const at::Tensor& squared_norm) {
@@ -25,8 +30,8 @@ StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at:
   const at::Tensor norm = squared_norm.sqrt().div(scale).to(at::kFloat).to(at::kDouble);
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
-  return {input.learning_rate, input.updates, factor.div(scale).to(at::kFloat), norm.isfinite().to(at::kFloat),
-          input.momentum,      input.seed};
+  return {input.learning_rate,         input.updates,  factor.div(scale).to(at::kFloat),
+          finite(norm).to(at::kFloat), input.momentum, input.seed};
 }
 
 }  // namespace
@@ -93,11 +98,7 @@ void Executor::norm(const StepInput& input) {
   StepScalars scalars =
       scalars_by_norm(input, loss_scale_, counted.select(0, group).div(tokens), totals_.select(0, group));
   if (groups > 1)  // none goes on without the others: the number of updates is the run's
-    scalars.apply = totals_.narrow(0, 0, groups)
-                        .sqrt()
-                        .div(counted.div(tokens).mul(loss_scale_))
-                        .to(at::kFloat)
-                        .isfinite()
+    scalars.apply = finite(totals_.narrow(0, 0, groups).sqrt().div(counted.div(tokens).mul(loss_scale_)).to(at::kFloat))
                         .all()
                         .logical_and(tokens_of_groups.sum().gt(0.0))
                         .to(at::kFloat);

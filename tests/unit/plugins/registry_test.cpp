@@ -119,6 +119,26 @@ TEST_CASE("plugins are shut down and destroyed in reverse, all of them") {
                                         "second destroyed", "first destroyed"});
 }
 
+TEST_CASE("a part of the plugins is shut down once; those before it go on") {
+  PluginRegistry registry(Folders{{LITTLE_FOLDER, "a test"}});
+  std::vector<std::string> log;
+  ContextOfSeveral first("first", default_options(LittleOptions::specs()), log);
+  ContextOfSeveral second("second", default_options(LittleOptions::specs()), log);
+  ContextOfSeveral third("third", default_options(LittleOptions::specs()), log);
+  PluginStack stack;
+  stack.push("first", registry.create<Scheduler>("little", first));
+  const Plugin& middle = stack.push("second", registry.create<Scheduler>("little", second));
+  const Plugin& last = stack.push("third", registry.create<Scheduler>("little", third));
+  log.clear();
+  for (int call = 0; call < 2; ++call) {
+    stack.shutdown(&middle);
+    stack.shutdown(&last);
+    CHECK(log == std::vector<std::string>{"third shut down", "second shut down"});
+  }
+  stack.shutdown();
+  CHECK(log.back() == "first shut down");
+}
+
 TEST_CASE("an error from a factory keeps its class and gets the plugin's name") {
   PluginRegistry registry(Folders{{LITTLE_FOLDER, "a test"}});
   const auto create = [&](const std::string& failure) {
