@@ -100,7 +100,7 @@ void Executor::norm(const StepInput& input) {
   if (groups > 1)  // none goes on without the others: the number of updates is the run's
     scalars.apply = finite(totals_.narrow(0, 0, groups).sqrt().div(counted.div(tokens).mul(loss_scale_)).to(at::kFloat))
                         .all()
-                        .logical_and(tokens_of_groups.sum().gt(0.0))
+                        .bitwise_and(tokens_of_groups.sum().gt(0.0))
                         .to(at::kFloat);
   if (stage_.values.buffers().updates_on_host())
     stage_.groups.provider().wait_for_device([&] {
