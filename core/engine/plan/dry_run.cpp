@@ -166,11 +166,14 @@ DryRun dry_run(const config::RunConfig& config, plugins::PluginRegistry& registr
   std::vector<bool> whole;
   for (const auto& flat : session.stage().values.layout().flat)
     whole.push_back(flat->residence() != strata::Residence::Released);
-  session.step(input, &input);  // what only the first step does, such as making slots, is not counted
+  session.step(input);  // what only the first step does, such as making slots, is not counted
   validate();
-  for (const auto& [name, group] : session.stage().groups.all()) group->reset_traffic();
   session.store().reset_peaks();
   device_tensors.reset_peak();
+  // Most memory is needed by a step that begins without look-ahead forwards, as after an evaluation, and makes those of
+  // the next one; what a step sends is counted in the one after it.
+  session.step(input, &input);
+  for (const auto& [name, group] : session.stage().groups.all()) group->reset_traffic();
   session.step(input, &input);
   const auto& local = session.stage().updates.local();
   for (const auto& [name, group] : session.stage().groups.all())

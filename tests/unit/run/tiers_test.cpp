@@ -313,5 +313,5 @@ TEST_CASE("a rank stops its groups before freeing memory only after an error") {
   else
     run();
   REQUIRE_FALSE(stops_at_free.empty());
-  CHECK(stops_at_free == std::vector<int>(stops_at_free.size(), before + (fails ? 1 : 0)));
+  for (const int stops : stops_at_free) CHECK((stops > before) == fails);
 }
