@@ -8,7 +8,7 @@ import pytest
 from place import REPOSITORY as ROOT
 
 # Each room includes itself and the rooms before it. core/README.md draws the same.
-ENGINE = ["text", "config", "plugins", "program", "group", "data", "memory", "state", "step", "checkpoint", "resolve", "plan", "report", "run"]
+ENGINE = ["text", "config", "plugins", "program", "group", "data", "memory", "state", "stage", "step", "checkpoint", "resolve", "plan", "report", "run"]
 TOOLS = ["version", "launcher", "ranks", "command", "plugins", "checkpoint", "doctor", "launch", "train", "eval", "config", "chosen", "tokenizer",
          "deepspeed", "compare", "verify", "plan", "schedule", "trace", "data", "sample", "bench", "new_plugin"]
 ORDER = ["core/interface", "sdk/toolbox", *(f"core/engine/{room}" for room in ENGINE), "sdk/fakes", "sdk/conformance",

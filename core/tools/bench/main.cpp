@@ -168,8 +168,8 @@ int measure(Arguments& arguments, const std::vector<std::string>& command_line) 
   if (arguments.threads > 0) at::set_num_threads(arguments.threads);
   const bool speaks = settings.place.rank == 0;
   if (speaks) settings.say = progress_of(arguments.progress);
-  bench::BenchReport report{plugins::full_name(registry->find(chosen.kind, chosen.name_or_path).manifest), settings.place.size,
-                            at::get_num_threads(), settings.rounds};
+  bench::BenchReport report{plugins::full_name(registry->find(chosen.kind, chosen.name_or_path).manifest),
+                            settings.place.size, at::get_num_threads(), settings.rounds};
   report.rows = bench::run_bench(registry, chosen.kind, chosen.name_or_path, settings);
   if (!speaks) return 0;
   if (arguments.progress == "auto" && on_terminal()) std::cerr << text::clear_line << std::flush;
