@@ -130,7 +130,7 @@ def test_partitioner(planted, config, defect):
 def test_optimizer(planted, config, policy, step):
     """An update by the step before's gradient shows a step later. Both are compared with runs that update plainly."""
     said = found(planted, config, "optimizer=wrong_optimizer", f"step_policy={policy}")
-    assert said["step"] == step and "data-parallel ranks" in said["right_without"] and "the update after it is wrong" in said["likely"], said
+    assert said["step"] == step and "parallel.data" in said["right_without"] and "the update after it is wrong" in said["likely"], said
     assert "step_policy=plain" in said["commands"][1], said["commands"]
 
 

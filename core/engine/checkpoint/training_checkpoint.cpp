@@ -62,7 +62,7 @@ std::string file_name(const text::JsonValue& value) {
   return name;
 }
 
-std::int64_t count_or(const text::JsonValue& object, const char* key, std::int64_t otherwise) {
+std::int64_t count_or(const text::JsonValue& object, std::string_view key, std::int64_t otherwise) {
   const std::optional<text::JsonValue> value = object.find(key);
   return value ? value->count() : otherwise;
 }
@@ -106,7 +106,7 @@ void read_body(const text::JsonValue& body, TrainingCheckpoint& checkpoint) {
   const text::JsonValue layout = body["layout"];
   checkpoint.layout.world_size = layout["world_size"].count();
   for (const Axis axis : axes) {
-    const std::int64_t size = layout[name_of(axis)].count();
+    const std::int64_t size = count_or(layout, name_of(axis), 1);  // 1 in checkpoints that are older than the axis
     layout.check(size >= 1 && size <= checkpoint.layout.world_size, "an axis has 1 to world_size ranks");
     checkpoint.layout.mesh.set(axis, static_cast<int>(size));
   }

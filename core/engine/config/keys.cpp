@@ -13,11 +13,6 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 #define CHOICE(field) [](RunConfig& run, PluginChoice choice) { run.field = std::move(choice); }
 
 // The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
-template <Axis axis>
-void set_axis(RunConfig& run, const OptionValue& value) {
-  run.parallel.mesh.set(axis, static_cast<int>(std::get<std::int64_t>(value)));
-}
-
 #define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
 #define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
 #define VALIDATION_ROW(type, member, ...) ROW(type, validation.member, __VA_ARGS__)
@@ -40,6 +35,14 @@ Key model_key() {
   key.required = true;
   return key;
 }
+
+}  // namespace
+
+std::string key_of(Axis axis) {
+  return format("parallel.{}", name_of(axis));
+}
+
+namespace {
 
 Key validation_plugin_key() {
   Key key = plugin_key("validation", "data", Affects::Nothing, "format of the validation file",
@@ -88,14 +91,10 @@ std::vector<Key> make_keys() {
                 "min=0", "", Affects::Numbers, "learning rate after the warm-up",
                 [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
        STRATA_LEARNING_RATE_KEYS(LEARNING_RATE_ROW)});
-  add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
-                "number of pipeline stages", set_axis<Axis::Pipeline>),
-       make_key(
-           "parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
-           "number of tensor-parallel ranks, which split the heads, the MLP channels and the vocabulary of each layer",
-           set_axis<Axis::Tensor>),
-       make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
-                Affects::Numbers, "number of data-parallel ranks")});
+  for (const AxisInfo& axis : axis_table)
+    add({make_key(key_of(axis.axis), "integer",
+                  axis.axis == Axis::Data ? automatic("world size / product of the other axes") : Default("1"),
+                  "min=1,max=1e6", "ranks", Affects::Numbers, format("number of {}, {}", axis.ranks, axis.share))});
   add({STRATA_PIPELINE_KEYS(ROW)});
   add({plugin_key("partitioner", "partitioner", Affects::Numbers,
                   "sharding of parameters, gradients and optimizer state over the data-parallel ranks",

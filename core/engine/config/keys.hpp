@@ -87,6 +87,9 @@ Key make_key(std::string_view path, std::string_view type, Default value, std::s
 Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
                void (*choose)(RunConfig&, PluginChoice), bool optional = false);
 
+// Returns the key with the size of an axis: "parallel.tensor".
+std::string key_of(Axis axis);
+
 // Setter of a field of RunConfig that has an option's type.
 #define STRATA_KEY_SETTER(type, field) \
   [](RunConfig& run, const OptionValue& value) { run.field = std::get<STRATA_OPTION_TYPE_##type>(value); }

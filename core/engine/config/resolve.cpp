@@ -138,9 +138,9 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
                     "parallel.cut is {}; it must be auto, flops, measured, parameters, layers or names:PATTERN",
                     shown(run.cut));
   std::map<Axis, Given> given;
-  for (const Axis axis : axes) given[axis] = resolver.given(std::string("parallel.") + name_of(axis));
+  for (const Axis axis : axes) given[axis] = resolver.given(key_of(axis));
   run.parallel = solve_parallel(world.size, world.origin, given);
-  resolver.list("parallel.data", run.parallel.size(Axis::Data), given[Axis::Data].value ? "" : run.parallel.text);
+  resolver.list(key_of(Axis::Data), run.parallel.size(Axis::Data), given[Axis::Data].value ? "" : run.parallel.text);
 }
 
 void check_data(const Node& tree, const RunConfig& run) {

@@ -5,18 +5,6 @@
 
 namespace strata {
 
-const char* name_of(Axis axis) {
-  switch (axis) {
-    case Axis::Pipeline:
-      return "pipeline";
-    case Axis::Data:
-      return "data";
-    case Axis::Tensor:
-      return "tensor";
-  }
-  throw Bug("name_of: no such axis");
-}
-
 std::vector<Axis> axes_without(std::initializer_list<Axis> left_out) {
   std::vector<Axis> others;
   for (const Axis axis : axes)

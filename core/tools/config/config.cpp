@@ -65,8 +65,9 @@ std::vector<resolve::DialectLine> translate(const resolve::Dialect& dialect, std
       return std::move(translation.lines);
     }
     // The model's width depends on no batch and on no layout, which may suit a number of ranks that is not known here.
-    own.push_back(config::read_settings({"train.micro_batch=1", "train.accumulation=1", "train.global_batch=auto",
-                                         "parallel.pipeline=1", "parallel.tensor=1", "parallel.data=auto"}));
+    std::vector<std::string> settings{"train.micro_batch=1", "train.accumulation=1", "train.global_batch=auto"};
+    for (const Axis axis : axes) settings.push_back(config::key_of(axis) + (axis == Axis::Data ? "=auto" : "=1"));
+    own.push_back(config::read_settings(settings));
     const config::World world;
     const config::RunConfig run = config::resolve(std::move(own), world, plugins, config::DataSection::Optional);
     dialect.answer(translation, run, world, *registry, answers);

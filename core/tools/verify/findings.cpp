@@ -17,24 +17,6 @@ std::string joined(const std::vector<std::string>& parts, const std::string& bet
   return text;
 }
 
-std::string name_of(Division division) {
-  switch (division) {
-    case Division::None:
-      return "";
-    case Division::Sequence:
-      return "slices of the sequence";
-    case Division::Tensor:
-      return "tensor-parallel ranks";
-    case Division::Pipeline:
-      return "pipeline stages";
-    case Division::Data:
-      return "data-parallel ranks";
-    case Division::MicroBatches:
-      return "micro-batches";
-  }
-  return "";
-}
-
 bool about(double value, double wanted) {
   return std::abs(value - wanted) <= 0.02 * wanted;
 }
@@ -43,22 +25,23 @@ bool about(double value, double wanted) {
 std::vector<Division> suspects(const Findings& findings) {
   std::vector<Division> divisions;
   for (const SimplerRun& run : findings.right_without.empty() ? findings.tried : findings.right_without)
-    if (run.division != Division::None) divisions.push_back(run.division);
+    if (!run.division.parts.empty()) divisions.push_back(run.division);
   // Without tensor-parallel ranks there are no slices either.
-  if (std::ranges::find(divisions, Division::Sequence) != divisions.end()) std::erase(divisions, Division::Tensor);
+  if (std::ranges::find(divisions, slices_of_the_sequence, &Division::parts) != divisions.end())
+    std::erase_if(divisions, [](const Division& one) { return one.parts == info_of(Axis::Tensor).ranks; });
   return divisions;
 }
 
 std::string names_of(const std::vector<Division>& divisions) {
   std::vector<std::string> names;
-  for (const Division division : divisions) names.push_back(name_of(division));
+  for (const Division& division : divisions) names.push_back(division.parts);
   return names.empty() ? "ranks" : joined(names, " or ");
 }
 
 std::string guess_by_factor(const Findings& findings, double factor) {
   std::vector<Division> counted, averaged;
-  for (const Division division : suspects(findings)) {
-    const auto many = static_cast<double>(extent(findings.small.config(), division));
+  for (const Division& division : suspects(findings)) {
+    const auto many = static_cast<double>(division.number);
     if (many > 1 && about(factor, many)) counted.push_back(division);
     if (many > 1 && about(factor, 1.0 / many)) averaged.push_back(division);
   }

@@ -28,7 +28,7 @@ void add_plugins(const config::RunConfig& config, std::vector<Change>& changes) 
     if (choice == &config.partitioner)
       settings.insert(settings.end(), {"offload.parameters.plugin=none", "offload.parameters_ratio=1"});
     if (choice == &config.scheduler) settings.push_back("parallel.chunks=auto");
-    changes.push_back({choice->kind + " " + choice->name, Division::None, 1, settings});
+    changes.push_back({choice->kind + " " + choice->name, {}, 1, settings});
   }
 }
 
@@ -37,41 +37,36 @@ std::vector<Change> changes_of(const config::RunConfig& config) {
   const std::int64_t samples = config.train.micro_batch;
   std::vector<Change> changes;
   if (config.sequence_parallel)
-    changes.push_back({"parallel.sequence", Division::Sequence, 1, {"parallel.sequence=false"}});
-  if (parallel.size(Axis::Tensor) > 1)
-    changes.push_back({"parallel.tensor",
-                       Division::Tensor,
-                       parallel.size(Axis::Tensor),
-                       {"parallel.tensor=1", "parallel.sequence=false", "activations.partition=false"}});
-  if (parallel.size(Axis::Pipeline) > 1)
-    changes.push_back({"parallel.pipeline",
-                       Division::Pipeline,
-                       parallel.size(Axis::Pipeline),
-                       {"parallel.pipeline=1", "parallel.chunks=auto"}});
-  if (parallel.size(Axis::Data) > 1)
-    changes.push_back({"data-parallel ranks",
-                       Division::Data,
-                       parallel.size(Axis::Data),
-                       {"train.micro_batch=" + number(samples * parallel.size(Axis::Data))}});
+    changes.push_back({"parallel.sequence",
+                       {std::string(slices_of_the_sequence), parallel.size(Axis::Tensor)},
+                       1,
+                       {"parallel.sequence=false"}});
+  for (const Axis axis : axes) {
+    const std::int64_t ranks = parallel.size(axis);
+    if (ranks == 1) continue;
+    Settings settings = without_axis(axis);
+    if (axis == Axis::Data) settings.push_back("train.micro_batch=" + number(samples * ranks));
+    changes.push_back({config::key_of(axis), {std::string(info_of(axis).ranks), ranks}, ranks, settings});
+  }
   if (config.train.accumulation > 1)
     changes.push_back({"train.accumulation",
-                       Division::MicroBatches,
+                       {"micro-batches", config.train.accumulation},
                        1,
                        {"train.micro_batch=" + number(samples * config.train.accumulation), "train.accumulation=1"}});
   add_plugins(config, changes);
   if (config.recompute.all || !config.recompute.layers.empty())
     changes.push_back({"activations.checkpoint",
-                       Division::None,
+                       {},
                        1,
                        {"activations.checkpoint=none", "activations.partition=false", "offload.activations.plugin=none",
                         "offload.activations_ratio=1"}});
   if (config.partitions_inputs)
-    changes.push_back({"activations.partition", Division::None, 1, {"activations.partition=false"}});
+    changes.push_back({"activations.partition", {}, 1, {"activations.partition=false"}});
   for (const config::PluginChoice* home : config.offload.homes())
     if (home->slot.find('.') != std::string::npos)
-      changes.push_back({home->slot, Division::None, 1, {home->slot + ".plugin=none", home->slot + "_ratio=1"}});
+      changes.push_back({home->slot, {}, 1, {home->slot + ".plugin=none", home->slot + "_ratio=1"}});
   if (config.step_policy != config::StepPolicy::Plain)
-    changes.push_back({"step_policy", Division::None, 1, {"step_policy=plain"}});
+    changes.push_back({"step_policy", {}, 1, {"step_policy=plain"}});
   return changes;
 }
 
@@ -87,23 +82,6 @@ std::vector<SimplerRun> simpler_runs(const CheckedRun& small) {
       runs.push_back({change.without, change.division, std::move(*checked)});
   }
   return runs;
-}
-
-std::int64_t extent(const config::RunConfig& config, Division division) {
-  switch (division) {
-    case Division::None:
-      return 1;
-    case Division::Sequence:
-    case Division::Tensor:
-      return config.parallel.size(Axis::Tensor);
-    case Division::Pipeline:
-      return config.parallel.size(Axis::Pipeline);
-    case Division::Data:
-      return config.parallel.size(Axis::Data);
-    case Division::MicroBatches:
-      return config.train.accumulation;
-  }
-  return 1;
 }
 
 }  // namespace strata::verify

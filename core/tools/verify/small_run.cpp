@@ -53,10 +53,10 @@ std::int64_t given_ranks(const Run& user_run) {
   const plugins::EnginePlugins plugins(plugins::open_registry(config::plugin_path(trees)));
   if (const resolve::Dialect* dialect = resolve::dialect_of(trees[1])) dialect->translate(trees, plugins, {});
   std::int64_t ranks = 1;
-  for (const char* key : {"parallel.pipeline", "parallel.tensor"}) {
+  for (const Axis axis : axes_without({Axis::Data})) {
     std::string text = "1";
     for (const config::Node& tree : trees)
-      if (const config::Node* const node = config::find(tree, key)) text = node->text;
+      if (const config::Node* const node = config::find(tree, config::key_of(axis))) text = node->text;
     if (text.size() < 7 && !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }))
       ranks *= std::max<std::int64_t>(1, std::stoll(text));
   }
@@ -283,6 +283,20 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
 
 namespace {
 
+}  // namespace
+
+std::vector<std::string> without_axis(Axis axis) {
+  std::vector<std::string> settings{config::key_of(axis) + (axis == Axis::Data ? "=auto" : "=1")};
+  const auto add = [&](std::initializer_list<const char*> keys) {
+    settings.insert(settings.end(), keys.begin(), keys.end());
+  };
+  if (axis == Axis::Pipeline) add({"parallel.chunks=auto"});
+  if (axis == Axis::Tensor) add({"parallel.sequence=false", "activations.partition=false"});
+  return settings;
+}
+
+namespace {
+
 bool has_own_way(const CheckedRun& run) {
   return equivalence(run, run.config().scheduler).kind == plugins::Equivalence::Kind::Simulated;
 }
@@ -301,19 +315,19 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
            (!own_way && (is_of("scheduler") || is_of("parallel.")));
   });
   const auto put = [&](std::string setting) { run.settings.push_back(std::move(setting)); };
-  for (const char* key : {"parallel.tensor=1", "parallel.sequence=false", "parallel.data=auto",
-                          "parallel.layers_per_chunk=[]", "activations.checkpoint=none", "activations.partition=false",
-                          "communicator.plugin=auto", "offload.automatic=false", "step_policy=plain"})
+  for (const char* key :
+       {"parallel.layers_per_chunk=[]", "activations.checkpoint=none", "activations.partition=false",
+        "communicator.plugin=auto", "offload.automatic=false", "step_policy=plain"})
     put(key);
+  for (const Axis axis : axes)
+    if (axis != Axis::Pipeline || !own_way)
+      for (std::string& setting : without_axis(axis)) put(std::move(setting));
   for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"}) {
     put(std::string(slot) + ".plugin=none");
     put(std::string(slot) + "_ratio=1");
   }
   put(default_plugin("partitioner"));
-  if (!own_way)
-    for (const std::string& key :
-         {std::string("parallel.pipeline=1"), std::string("parallel.chunks=auto"), default_plugin("scheduler")})
-      put(key);
+  if (!own_way) put(default_plugin("scheduler"));
   put("train.micro_batch=" + std::to_string(config.train.global_batch / parts));
   put("train.accumulation=" + std::to_string(parts));
   return run;

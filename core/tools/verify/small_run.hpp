@@ -42,6 +42,9 @@ CheckedRun make_small(const Run& user_run, const std::string& folder);
 // layers of `run`.
 std::vector<std::string> small_sizes(const CheckedRun& run, std::int64_t tensor);
 
+// Returns the settings that remove an axis: its size, and the keys that need the axis.
+std::vector<std::string> without_axis(Axis axis);
+
 // Returns the reference run on one process, which must give the same numbers: the same model, samples, precision and
 // optimizer. A scheduler that trains differently (Equivalence::Kind::Simulated) keeps its stages and micro-batches;
 // then only the data- and tensor-parallel ranks are removed.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace strata {
@@ -17,9 +18,27 @@ namespace strata {
 //   tensor     the samples; each has a part of the same parameters, or the same whole ones
 enum class Axis { Pipeline, Data, Tensor };
 
-// All axes, the slowest first.
-inline constexpr std::array axes{Axis::Pipeline, Axis::Data, Axis::Tensor};
-STRATA_EXPORT const char* name_of(Axis axis);  // "pipeline"
+struct AxisInfo {
+  Axis axis;
+  std::string_view name;   // in the key parallel.NAME, in checkpoints, in names of groups and in messages
+  std::string_view ranks;  // what its ranks are called
+  std::string_view share;  // what each of them does, for the key's documentation
+};
+
+// All axes, indexed by enumerator, the slowest first.
+inline constexpr std::array<AxisInfo, 3> axis_table{{
+    {Axis::Pipeline, "pipeline", "pipeline stages", "each with its own layers"},
+    {Axis::Data, "data", "data-parallel ranks", "each with its own samples"},
+    {Axis::Tensor, "tensor", "tensor-parallel ranks",
+     "which split the heads, the MLP channels and the vocabulary of each layer"},
+}};
+inline constexpr std::array<Axis, axis_table.size()> axes = [] {
+  std::array<Axis, axis_table.size()> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = axis_table[i].axis;
+  return all;
+}();
+constexpr const AxisInfo& info_of(Axis axis) { return axis_table[static_cast<std::size_t>(axis)]; }
+constexpr std::string_view name_of(Axis axis) { return info_of(axis).name; }
 STRATA_EXPORT std::vector<Axis> axes_without(std::initializer_list<Axis> left_out);
 
 // One number for each axis; `Default` for axes that are not given.
