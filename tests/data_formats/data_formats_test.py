@@ -133,7 +133,7 @@ def test_megatron_order(data, tmp_path, random, count, documents, seq_len, parts
         assert found == reference, f"{wanted} samples, seed {seed}"
     if (count, seq_len) == (1000, 1):
         done = data.data("show", prefix, "--seq-len", seq_len, "--order", "own", "--sample", 999)
-        check_refused(done, "holds 999 samples")
+        check_refused(done, "has 999 samples")
 
 
 TEXTS = ["plain", "", "two\nlines\t\"quoted\" \\", "Grüße, 世界, \U0001f600", "nul \0 byte", "x" * 3_000_000]

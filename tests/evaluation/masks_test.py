@@ -118,7 +118,7 @@ def test_a_resume_keeps_the_mask(masks):
 
 
 @pytest.mark.parametrize("values, words", [
-    ([1] * (TOKENS - 1), [f"holds {TOKENS - 1} numbers", f"{TOKENS} tokens", "one byte for each token"]),
+    ([1] * (TOKENS - 1), [f"has {TOKENS - 1} numbers", f"{TOKENS} tokens", "one byte for each token"]),
     ([1] * 5 + [2] + [1] * (TOKENS - 6), ["byte 5 is 2", "1 for a target and 0"]),
     (list(b"1" * TOKENS), ["byte 0 is 49"]),
     ([], ["is empty"]),

@@ -106,7 +106,7 @@ def test_other_layouts(faults, before, after):
     folder = faults.folder()
     reference = faults.reference(before)
     faults.expect(faults.start(before, folder, ["checkpoint.every=10", "checkpoint.keep=0"], slow=False), 0)
-    resumed = faults.expect(faults.start(after, faults.folder(), resume=os.path.join(folder, "step-10"), slow=False), 0, "differs from the one")
+    resumed = faults.expect(faults.start(after, faults.folder(), resume=os.path.join(folder, "step-10"), slow=False), 0, "differs from the saved one")
     worst = max(abs(a - b) / abs(b) for a, b in zip(resumed.summary["losses"], reference.losses[10:], strict=True))
     assert worst <= 2e-5
 
@@ -158,6 +158,6 @@ def test_former_format(faults):
 
     assert resumed(2)[0] == losses
     alone, said = resumed(1)
-    assert alone == pytest.approx(losses, rel=1e-3) and "differs from the one" in said, said
+    assert alone == pytest.approx(losses, rel=1e-3) and "differs from the saved one" in said, said
     status, said = faults.machine.call("checkpoint", "info", str(folder / "step-2"), "--format", "json")
     assert status == 0 and json.loads(said)["format"] == 1 and json.loads(said)["finite"], said

@@ -283,7 +283,7 @@ def _indivisible_ranks(_, combination):
 def _indivisible_batch(_, combination):
     parts = combination.number("accumulation") * combination.data_parallel
     return GLOBAL_BATCH % parts and (rf"train.global_batch {GLOBAL_BATCH} / \(accumulation {combination['accumulation']} x data-parallel "
-                                     rf"size {combination.data_parallel} = {parts}\) is no whole number") or None
+                                     rf"size {combination.data_parallel} = {parts}\) is not a whole number") or None
 
 
 def _late_updates_and_other_policies(_, combination):

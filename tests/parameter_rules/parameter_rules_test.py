@@ -158,7 +158,7 @@ def test_sgd(parameters):
     ("[{weight_decay: 0}]", ["parameters[0].match must be given"]),
     ('[{match: "*.bias", weight_decay: -1}]', ["parameters[0].weight_decay", "minimum is 0"]),
     ('[{match: "*.bias", trainable: 5}]', ["parameters[0].trainable", "true or false"]),
-    ('[{match: "*.bias", learning_rate: 1, learning_rate_factor: 1}]', ["parameters[0]", "one of"]),
+    ('[{match: "*.bias", learning_rate: 1, learning_rate_factor: 1}]', ["parameters[0]", "learning_rate and learning_rate_factor are both given"]),
     ('{match: "*.bias", weight_decay: 0}', ["parameters", "list"]),
     ('["*.bias"]', ["parameters[0]"]),
     ('[{match: "*", trainable: false}]', ["every parameter is frozen"])])

@@ -142,7 +142,7 @@ REFUSED = {
     "empty numbers": (["--prompt-tokens", " "], None, ["the prompt is empty"]),
     "a long prompt": (["--prompt", "a" * 65], None, ["the prompt has 65 tokens, and model.seq_len is 64", "model.seq_len=65"]),
     "longer than the model takes": (["--prompt", "a", "--set", "model.seq_len=5000"], None, ["model.seq_len is 5000", "at most 2048"]),
-    "an unknown token": (["--prompt-tokens", "5,257"], None, ["token 1, counted from 0, is 257", "0 to 256"]),
+    "an unknown token": (["--prompt-tokens", "5,257"], None, ["token 1 of the prompt, counted from 0, is 257", "0 to 256"]),
     "no numbers": (["--prompt-tokens", "5,x"], None, ["'5,x'", "separated by commas"]),
     "no checkpoint": (["--prompt", "a"], ["--checkpoint", "nowhere"], ["nowhere"]),
     "no end": (["--prompt", "a", "--document-end", "soon"], None, ["'soon'", "none, auto or a token id"]),

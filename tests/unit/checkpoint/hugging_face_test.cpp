@@ -89,7 +89,7 @@ TEST_CASE("an export refuses an existing folder and leaves nothing when dropped"
   write_file(folder / "full/notes", "precious");
   CHECK_THAT(refused(folder / "full"), Contains("is not empty"));
   CHECK_THAT(refused(folder / "full/notes"), Contains("is a file"));
-  CHECK_THAT(refused(folder / "none/deep"), Contains("cannot be made"));
+  CHECK_THAT(refused(folder / "none/deep"), Contains("cannot be created"));
   CHECK_THAT(error_of<UserError>([&] { HuggingFaceExporter exporter(folder / "new", "{", written_specs, 1000); }),
              Contains("not valid JSON"));
   { HuggingFaceExporter dropped(folder / "new", config, written_specs, 1000); }
@@ -182,7 +182,7 @@ TEST_CASE("each fault of a folder is its own error") {
   const TemporaryFolder folder;
   const auto refused = [&] { return error_of<UserError>([&] { HuggingFaceFolder opened(folder / "hf"); }); };
   const auto index = [&](const std::string& text) { write_file(folder / "hf/model.safetensors.index.json", text); };
-  CHECK_THAT(refused(), Contains("is no folder"));
+  CHECK_THAT(refused(), Contains("is not a folder"));
   std::filesystem::create_directory(folder / "hf");
   CHECK_THAT(refused(), Contains("has no config.json"));
   write_file(folder / "hf/config.json", "");

@@ -165,8 +165,8 @@ TEST_CASE("a plugin's values come back bit by bit") {
   CHECK_FALSE(reader.contains("other"));
   CHECK_THROWS_WITH(reader.integer("other"),
                     Contains("ckpt/step-7") && Contains("other") && Contains("precision/some"));
-  CHECK_THROWS_WITH(reader.integer("text"), Contains("is no integer"));
-  CHECK_THROWS_WITH(reader.integer("bytes"), Contains("is no integer"));
+  CHECK_THROWS_WITH(reader.integer("text"), Contains("is not of type integer"));
+  CHECK_THROWS_WITH(reader.integer("bytes"), Contains("is not of type integer"));
   const PluginStateReader without("ckpt/step-7", *saved, {});
   CHECK_FALSE(without.contains("of this rank"));
 }

@@ -22,7 +22,7 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto is not supported here"));
   CHECK(error("", {"data.path=auto"}) != "");
   CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
-            .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));
+            .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto is not supported here"));
   CHECK(error("activations: {checkpoint: auto}") != "");
   CHECK(resolved({minimal_config}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
@@ -43,7 +43,7 @@ TEST_CASE("a missing communicator of a device is attributed to the device") {
   without_nccl.gpu_obstacle = "";
   without_nccl.remove("communicator/nccl");
   const std::string reason =
-      "device: \"cuda\" takes communicator \"nccl\" (automatic.communicator), and no communicator plugin \"nccl\"; "
+      "device: \"cuda\" uses communicator \"nccl\" (automatic.communicator), and no communicator plugin \"nccl\"; "
       "known: gloo, shm";
   CHECK(outcome({minimal_config, "device: cuda\n"}, {}, {2, "--nproc", true}, without_nccl).error ==
         "t.yaml:5:9: " + reason);

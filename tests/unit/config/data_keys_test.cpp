@@ -91,7 +91,7 @@ TEST_CASE("documents that do not share a sample") {
 TEST_CASE("data.format is refused with the key that replaces it") {
   CHECK(error("", {"data.format=llm.c"}) ==
         "--set: data.format was renamed data.plugin; `strata plugins list` prints its values");
-  CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=
+  CHECK(error("validation: {path: v, format: llm.c}").find("validation.format was renamed validation.plugin") !=
         std::string::npos);
   CHECK(error("", {"data.order=megatron"}).find("it must be one of sequential, shuffled, own") != std::string::npos);
 }

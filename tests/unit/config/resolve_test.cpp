@@ -72,7 +72,7 @@ TEST_CASE("Every key of the engine is in the defaults or in a missing-key error"
   CHECK(outcome({""}).error == "t.yaml: model.plugin must be given: the name of a plugin");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n", "train: {steps: 1, micro_batch: 1}\n",
                  "learning_rate: {base: 1}\n"})
-            .error.starts_with("t.yaml:2:14: data.path: empty"));
+            .error.starts_with("t.yaml:2:14: data.path is empty"));
 }
 
 TEST_CASE("Rules for parameters are read from the config") {
@@ -105,7 +105,7 @@ TEST_CASE("Rules for parameters are read from the config") {
   CHECK(error("parameters: [{match: [[x]], trainable: true}]").find("a name or a list") != std::string::npos);
   CHECK(error("parameters: [{match: x, trainable: maybe}]").find("parameters[0].trainable") != std::string::npos);
   CHECK(error("parameters: [{match: x, learning_rate_factor: -1}]").find("the minimum is 0") != std::string::npos);
-  CHECK(error("parameters: [{match: x, learning_rate: 1, learning_rate_factor: 1}]").find("both are given") !=
+  CHECK(error("parameters: [{match: x, learning_rate: 1, learning_rate_factor: 1}]").find("are both given") !=
         std::string::npos);
   CHECK(error("parameters: [{match: x, learning_rate: 1}]", {"learning_rate.base=0"}).find("learning_rate.base is 0") !=
         std::string::npos);
@@ -175,7 +175,7 @@ TEST_CASE("Offload") {
 
 TEST_CASE("Sizes of world and batch reach the error with their places") {
   CHECK(outcome({minimal_config, "parallel: {pipeline: 2}"}, {}, {3, "--nproc", true})
-            .error.starts_with("t.yaml:5:22: parallel: world size 3 (--nproc) cannot be divided"));
+            .error.starts_with("t.yaml:5:22: parallel: world size 3 (--nproc) is not divisible"));
   CHECK(outcome({minimal_config}, {"train.global_batch=30"}, {4, "--nproc", true})
             .error.starts_with("--set: train.global_batch 30 / (micro_batch 4 x data-parallel size 4 = 16)"));
   CHECK(error("", {"train.micro_batch=auto"}) ==

@@ -47,7 +47,7 @@ TEST_CASE("text files become bytes as tokens, back to back, in a fixed order") {
   const std::string said = pack({{folder / "first", folder / "text"}, folder / "out.bin", "", false});
   const std::uint16_t wanted[] = {0, 'z', 'a', '\n', 0xff, 'c'};
   CHECK(read_file(folder / "out.bin") == std::string(reinterpret_cast<const char*>(wanted), sizeof wanted));
-  CHECK_THAT(said, Contains("6 tokens (u16") && Contains("5 files") && Contains("3 others"));
+  CHECK_THAT(said, Contains("6 tokens (u16") && Contains("5 files") && Contains("3 other files"));
   pack({{folder / "text/c.txt"}, folder / "wide.bin", "u32", false});
   CHECK(read_file(folder / "wide.bin") == std::string("c\0\0\0", 4));
 }
@@ -162,10 +162,10 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   DataShowOptions options{{folder / "a.bin"}, 3};
   CHECK_THAT(show(options), Contains("position 0: sample 0") && Contains(" 97 10 99 100\n") && Contains("\"a\\ncd\""));
   options.position = 5;
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: the order holds 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: the order has 2 samples, 0 to 1"));
   options.position = 1;
   options.count = 2;
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("the order holds 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("the order has 2 samples, 0 to 1"));
   options.position = 5;
   options.count = 1;
   options.samples = 6;  // the order goes on in the next epoch
@@ -177,7 +177,7 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("data/nanogpt has no order of its own"));
   MegatronBytes().write(folder / "m");
   options.file.path = folder / "m";
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("holds 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("has 2 samples, 0 to 1"));
   options.position = 1;
   CHECK(nlohmann::json::parse(show(options))["tokens"].size() == 4);
   options.count = 0;
@@ -199,7 +199,7 @@ TEST_CASE("data info and show: samples of one document each") {
   CHECK_THAT(error_of<UserError>([&] {
                data_info(registry(), {{folder / "a.bin"}, 3, "text", 5}, out, err);
              }),
-             Contains("token 5, never occurs"));
+             Contains("token 5, does not occur"));
 
   DataShowOptions options{{folder / "a.bin"}, 3};
   options.document_end = 0;
@@ -289,7 +289,7 @@ TEST_CASE("in a folder two lines of objects are JSON lines, and one is a file of
   write_file(folder / "in/b.txt", "c");
   write_file(folder / "in/z.gz", "\x1f\x8b\x08\x01 compressed text");
   DataPackOptions options{{folder / "in"}, folder / "out.bin", "", true};
-  CHECK_THAT(pack(options), Contains("16 tokens") && Contains("1 others"));
+  CHECK_THAT(pack(options), Contains("16 tokens") && Contains("1 other files"));
   options.jsonl_key = "text";
   CHECK_THAT(pack(options), Contains("4 tokens"));
   options.jsonl_key = "";

@@ -79,7 +79,7 @@ TEST_CASE("invalid llm.c files are refused with the reason") {
   CHECK_THAT(refused(llmc_bytes<std::uint16_t>(20240520, 1, {})), Contains("holds no tokens"));
   std::string negative = good;
   negative.replace(8, 4, bytes<std::int32_t>({-4}));
-  CHECK_THAT(refused(negative), Contains("says -4 tokens"));
+  CHECK_THAT(refused(negative), Contains("gives -4 tokens"));
   CHECK_THAT(error_of<UserError>([&] { open_tokens("llm_c", folder / "none.bin"); }), Contains("No such file"));
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("a damaged .idx file is refused with the reason") {
   CHECK_THAT(refused([](auto& f) { f.modes = "x"; }), Contains("3 sequences and 3 document boundaries"));
   CHECK_THAT(refused([](auto& f) { f.lengths = {3, -1, 6}; }), Contains("sequence 1 has -1 tokens"));
   CHECK_THAT(refused([](auto& f) { f.lengths[2] = INT32_MAX; }),
-             Contains("a.bin: holds 16 bytes") && Contains("a.idx says"));
+             Contains("a.bin: holds 16 bytes") && Contains("a.idx gives"));
   CHECK_THAT(refused([](auto& f) { f.offsets[2] = 8; }), Contains("sequence 2 begins at byte 8") && Contains("byte 6"));
   CHECK_THAT(refused([](auto& f) { f.offsets[0] = -2; }), Contains("sequence 0 begins at byte -2"));
   CHECK_THAT(refused([](auto& f) { f.boundaries[0] = 1; }), Contains("boundary 0 is sequence 1"));
@@ -203,7 +203,7 @@ TEST_CASE("a .idx or .bin file cut while it is in use is an error and not the en
     files.write(folder / "a");
     const OrderedSamples samples = own_order("megatron", folder / "a", {3, 0, 1});
     std::filesystem::resize_file(folder / name, 2);
-    CHECK_THAT(error_of<EnvironmentError>([&] { sample_at(samples, 0); }), Contains(name) && Contains("was cut"));
+    CHECK_THAT(error_of<EnvironmentError>([&] { sample_at(samples, 0); }), Contains(name) && Contains("was truncated"));
   }
   files.write(folder / "a");
   const OrderedSamples samples = own_order("megatron", folder / "a", {3, 0, 1});

@@ -115,7 +115,7 @@ TEST_CASE("u32 tokens that only a name would make u16 are not read as such") {
   write_file(folder / "zeros.bin", std::string(400, '\0'));
   CHECK_THAT(
       error_of<UserError>([&] { open_tokens("nanogpt", folder / "wide.bin"); }),
-      Contains("wide.bin: every second token is 0, of 200 looked at") && Contains("token_type") && Contains("u32"));
+      Contains("wide.bin: every second token is 0, of 200 sampled ones") && Contains("token_type") && Contains("u32"));
   CHECK(nanogpt(folder / "wide.bin", "u32").token_count() == 100);
   CHECK(nanogpt(folder / "wide.bin", "u16").token_count() == 200);  // as it was said
   CHECK(open_tokens("nanogpt", folder / "ids.bin").token_count() == 200);
@@ -208,5 +208,5 @@ TEST_CASE("a file cut while it is in use is an error and not the end of the proc
   std::vector<std::int64_t> tokens(10);
   CHECK_THAT(error_of<EnvironmentError>([&] { file.copy(1'000'000, 10, tokens.data()); }),
              Contains("was truncated from 3145728 to 4096"));
-  CHECK_THAT(error_of<EnvironmentError>([&] { file.check_vocabulary(65536); }), Contains("was cut"));
+  CHECK_THAT(error_of<EnvironmentError>([&] { file.check_vocabulary(65536); }), Contains("was truncated"));
 }

@@ -238,7 +238,7 @@ TEST_CASE("a rank that waits ends once its store is silent") {
             std::this_thread::sleep_for(milliseconds(10));
           }
         }) < 6.0);
-  CHECK_THAT(text, Contains("no longer responds") && Contains("rank 0 waits for others"));
+  CHECK_THAT(text, Contains("no longer responds") && Contains("rank 0 waits for other ranks"));
   CHECK(seconds_of([&] { board->leave(); }) < 6.0);
 }
 

@@ -335,9 +335,9 @@ TEST_CASE("impossible combinations are refused by name") {
   CHECK_THROWS_WITH(Plugin(lion_library, fakes::OptionTexts{{"betas", "[0.9]"}}), Catch::Contains("lion: betas"));
   const Plugin mini(mini_library, {{"head_size", "5"}});
   CHECK_THROWS_WITH(mini->state({"h.0.self_attn.q_proj.weight", {12, 4}, 0, 48}),
-                    Catch::Contains("head_size is 5") && Catch::Contains("q_proj.weight has 12 rows one after"));
+                    Catch::Contains("head_size is 5") && Catch::Contains("q_proj.weight has 12 rows in sequence"));
   CHECK_THROWS_WITH(mini->state({"h.0.qkv", {12, 4}, 0, 48, true, {3, 4}}),
-                    Catch::Contains("h.0.qkv has 4 rows of q one after"));
+                    Catch::Contains("h.0.qkv has 4 rows of q in sequence"));
   CHECK(mini->state({"h.0.mlp.up_proj.weight", {12, 4}, 0, 48}).at(1).whole == 12);
 }
 

@@ -63,8 +63,9 @@ TEST_CASE("the trials of an auto batch are reported") {
   const ResolvedRun run = resolved(R"({"train_micro_batch_size_per_gpu": "auto"})", config::Format::Json,
                                    {"model.preset=pythia-14m", "model.seq_len=64", "memory_budget=284MB"});
   const std::string text = run.translation->lines.front().text;
-  CHECK_THAT(text, Contains("train.micro_batch = 2; \"auto\" is 8 samples a device") && Contains(": 8 take 3") &&
-                       Contains(" MiB, 4: ") && Contains(" MiB, 2: ") && Contains("270.84 MiB a rank (memory_budget)"));
+  CHECK_THAT(text, Contains("train.micro_batch = 2; \"auto\" is 8 samples per device") && Contains(": 8 take 3") &&
+                       Contains(" MiB, 4: ") && Contains(" MiB, 2: ") &&
+                       Contains("270.84 MiB per rank (memory_budget)"));
 }
 
 TEST_CASE("a folder of weights decides its model's options, and others are refused") {
@@ -87,11 +88,11 @@ TEST_CASE("a folder of weights decides its model's options, and others are refus
   CHECK(run.config.model.plugin.options.boolean("parallel_residual") == false);
   CHECK_THAT(error_of<UserError>([&] { from_folder(", parallel_residual: true"); }),
              Contains("config:1:") && Contains("model.gpt_neox.parallel_residual is true") &&
-                 Contains("it is false (use_parallel_residual)"));
+                 Contains("model.init has false (use_parallel_residual)"));
   CHECK_THAT(error_of<UserError>([&] { from_folder(", rotary_fraction: 0.25"); }),
-             Contains("rotary_fraction is 0.25") && Contains("it is 0.5 (rotary_pct)"));
+             Contains("rotary_fraction is 0.25") && Contains("model.init has 0.5 (rotary_pct)"));
   CHECK_THAT(error_of<UserError>([&] { from_folder(", layer_norm_epsilon: 1e-4"); }),
-             Contains("layer_norm_epsilon is 0.0001") && Contains("it is 1e-05 (layer_norm_eps, left out)"));
+             Contains("layer_norm_epsilon is 0.0001") && Contains("model.init has 1e-05 (layer_norm_eps, left out)"));
   CHECK_THAT(error_of<UserError>([&] { from_folder(", hidden_size: 128"); }),
              Contains("hidden_size is 128") && Contains("hidden_size 64"));
   CHECK(row(from_folder(", rotary_fraction: 0.5"), "model.gpt_neox.rotary_fraction").origin == "config:1");

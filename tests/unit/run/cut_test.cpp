@@ -87,7 +87,7 @@ TEST_CASE("a model is cut by parameters, by operations, evenly or as the config 
                       Contains("it must be auto, flops, measured, parameters, layers or names:"));
   CHECK_THROWS_WITH(
       trained_with(2, {"parallel.pipeline=2", "scheduler.plugin=1f1b", "parallel.layers_per_chunk=[1, 3]"}),
-      Contains("sum up to 4") && Contains("the model 3 layers"));
+      Contains("has 2 numbers with the sum 4") && Contains("with the sum 3: the layers of the model"));
 }
 
 TEST_CASE("a model is cut by the time that its layers take, or by their names") {
