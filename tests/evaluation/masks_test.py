@@ -101,6 +101,16 @@ def test_a_mask_and_its_complement(masks):
     assert several["tokens"] == some["tokens"] and relative_difference([several["loss"]], [some["loss"]]) <= BOUND
 
 
+def test_validation_takes_no_mask_of_the_training_data(masks):
+    engine, other = masks.engine, f"{masks.engine.work}/validated.bin"
+    with open(other, "wb") as file:
+        array.array("H", [7] * 500).tofile(file)
+    settings = [masks.mask(turns(4), "of_data"), f"validation.path={other}", "train.steps=1"]
+    values = engine.call("config", "show", masks.config, "--format", "json", *set_arguments(settings))
+    assert not [row["value"] for row in values if row["key"] == "validation.nanogpt.mask" and row["value"]]
+    call([engine.strata, "train", masks.config, "--quiet", *set_arguments(settings)], env=engine.environment)
+
+
 def test_a_step_without_a_target(masks):
     none = masks.mask([0] * TOKENS, "none")
     check_refused(masks.run([none]), "every target of this step", "documents: separate")

@@ -9,14 +9,15 @@ from place import REPOSITORY as ROOT
 
 # Each room includes itself and the rooms before it. core/README.md draws the same.
 ENGINE = ["text", "config", "plugins", "program", "group", "data", "memory", "state", "stage", "step", "checkpoint", "resolve", "plan", "report", "run"]
-TOOLS = ["version", "launcher", "ranks", "command", "plugins", "checkpoint", "doctor", "launch", "train", "eval", "config", "chosen", "tokenizer",
-         "deepspeed", "compare", "verify", "plan", "schedule", "trace", "data", "sample", "bench", "new_plugin"]
+TOOLS = ["version", "launcher", "ranks", "command", "plugins", "checkpoint", "doctor", "launch", "train", "eval", "config", "chosen", "tokenizer", "deepspeed", "compare", "schedule", "data"]
 ORDER = ["core/interface", "sdk/toolbox", *(f"core/engine/{room}" for room in ENGINE), "sdk/fakes", "sdk/conformance",
          *(f"core/tools/{room}" for room in TOOLS), "core/tools"]
 # Besides, a room of the left may include only what the right names.
 ONLY = {"sdk/toolbox": ("core/interface",), "sdk/fakes": ("core/interface",), "sdk/template": ("core/interface", "sdk/toolbox", "sdk/fakes"),
         "plugins": ("core/interface", "sdk/toolbox"), "core/engine": ("core/interface", "core/engine"),
         "sdk/conformance": ("core/interface", "core/engine", "sdk/fakes")}
+# Folders of programs that no other folder includes, and which need no place in the order.
+LEAVES = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("core/tools/*/CMakeLists.txt") if "strata_add_program(" in path.read_text()} - set(ORDER)
 ROOTS = ("core/engine/", "core/", "sdk/", "sdk/toolbox/include/", "sdk/fakes/include/", "core/interface/include/", "core/engine/run/include/",
          "core/tools/deepspeed/include/")
 CUDA_FOLDERS = ("plugins/device/cuda/", "plugins/communicator/nccl/", "tests/")
@@ -60,6 +61,8 @@ def wrong_arrow(mine, theirs):
             return f"{room} includes only {', '.join(allowed)}"
     if mine in ORDER and theirs in ORDER and ORDER.index(theirs) > ORDER.index(mine):
         return f"{theirs} stands above {mine}"
+    if theirs in LEAVES:
+        return f"{theirs} is a program by itself; code of several programs stands in a room of ORDER"
     return None
 
 
@@ -73,7 +76,7 @@ def wrong_arrows(names):
 
 def test_every_folder_has_a_place():
     rooms = {room_of(name) for name in sources("core", "sdk", "plugins")}
-    known = set(ORDER) | {"sdk/template"} | {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("plugins/*/*/CMakeLists.txt")}
+    known = set(ORDER) | LEAVES | {"sdk/template"} | {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("plugins/*/*/CMakeLists.txt")}
     assert rooms == known
 
 
@@ -98,7 +101,8 @@ def test_an_include_means_one_file():
 
 @pytest.mark.parametrize("mine, theirs", [("core/engine/config", "core/engine/run"), ("core/engine/run", "core/tools/train"),
                                           ("plugins/optimizer/adamw", "core/engine/text"), ("sdk/toolbox", "core/engine/text"),
-                                          ("core/tools/ranks", "core/tools/train"), ("sdk/conformance", "core/tools/ranks")])
+                                          ("core/tools/ranks", "core/tools/train"), ("sdk/conformance", "core/tools/ranks"),
+                                          ("core/tools/compare", "core/tools/verify")])
 def test_a_wrong_arrow_is_seen(mine, theirs):
     assert wrong_arrow(mine, theirs)
     assert not wrong_arrow(theirs, "core/interface")

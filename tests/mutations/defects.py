@@ -161,7 +161,7 @@ DEFECTS = [
            "ahead->loss_scale == loss_scale) return true;",
            "loss_scale > 0.0) return true;",
            "run_policies_test", ("forwards made ahead run again*",)),
-    Defect("step own gradient counted by every tensor rank", "core/engine/step/gradient_path.cpp",
+    Defect("stage own gradient counted by every tensor rank", "core/engine/stage/gradient_path.cpp",
            "is_first_holder && (span.cut().parts() > 1 || span.tensor_rank == 0)",
            "is_first_holder",
            "run_optimizers_test", ("the norm of gradients*",)),

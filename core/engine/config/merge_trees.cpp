@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -187,8 +188,14 @@ void validate_as_trained(Node& tree, const PluginSource& plugins) {
   const Node* trained = find(tree, "data")->get(name);
   if (trained == nullptr || trained->kind != NodeKind::Map) return;
   Node& own = section_in(*validation, name, *trained);
+  const std::optional<PluginSchema> schema = plugins.find(slot.kind, name);
+  const auto names_file = [&](const std::string& option) {
+    return schema && std::ranges::any_of(schema->options, [&](const OptionSpec& spec) {
+             return spec.name == option && spec.unit == "file";
+           });
+  };
   for (const Entry& option : trained->entries)
-    if (own.get(option.key) == nullptr) own.put(option.key, option.place, option.value);
+    if (own.get(option.key) == nullptr && !names_file(option.key)) own.put(option.key, option.place, option.value);
 }
 
 Node combine(std::vector<Node> trees, const PluginSource& plugins) {

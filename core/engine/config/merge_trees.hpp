@@ -19,7 +19,8 @@ Node combine(std::vector<Node> trees, const PluginSource& plugins);
 // plugin.
 void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host);
 
-// Gives `validation`, if it names no data plugin, that of `data`, and the options that it leaves out.
+// Gives `validation`, if it names no data plugin, that of `data`, and the options that it leaves out, except those that
+// name files.
 void validate_as_trained(Node& tree, const PluginSource& plugins);
 
 // Throws UserError when `plugin:` of the slot's section names no known plugin (nor an allowed `none`).

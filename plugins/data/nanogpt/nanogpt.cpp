@@ -22,7 +22,7 @@ using toolbox::TokenType;
   OPTION(text, token_type, "auto", "one_of=auto|u16|u32", "",                                                          \
          "Type of one token. auto: u32 for files named `*.u32` or `*.u32.bin`, else u16; a file that appears to have " \
          "another type is refused.")                                                                                   \
-  OPTION(text, mask, "", "", "",                                                                                       \
+  OPTION(text, mask, "", "", "file",                                                                                   \
          "Loss mask: a file, or a pattern of files, with one byte for each token of data.path: 1 for a target, 0 for " \
          "a token that the model reads and is not trained to predict, such as a prompt. Empty: every token is a "      \
          "target.")

@@ -12,7 +12,8 @@
 //   integer    12                std::int64_t                 "min=0,max=64", either or both, or ""
 //   number     0.5               double                       the same
 //   boolean    true              bool                         ""
-//   text       "forward"         std::string                  "one_of=forward|reverse" or ""
+//   text       "forward"         std::string                  "one_of=forward|reverse" or ""; the unit "file" if it
+//                                                             names files: validation does not take data's over
 //   size       "64MiB"           std::int64_t, in bytes       "min=1MiB"
 //   integers   "[1, 2]"          std::vector<std::int64_t>    of each element
 //   numbers    "[0.9, 0.95]"     std::vector<double>          of each element
