@@ -17,10 +17,18 @@ def sources():
 
 
 def namespaces(text):
-    """The outermost namespaces that hold more than declarations of classes."""
-    for found in re.finditer(r"^namespace ([\w:]+) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
-        if re.sub(r"(?:class|struct|enum class) \w+;\s*", "", found.group(2)):
-            yield found.group(1)
+    """The namespaces that hold more than declarations of classes. Those that do end in `}  // namespace NAME`."""
+    open_ones, found, only_classes = [], set(), False
+    for line in text.splitlines():
+        if opened := re.fullmatch(r"namespace ([\w:]+) \{", line):
+            open_ones.append(opened.group(1))
+        elif open_ones and line == f"}}  // namespace {open_ones[-1]}":
+            found.add("::".join(open_ones))
+            open_ones.pop()
+        elif line == "}" and only_classes:
+            open_ones.pop()
+        only_classes = bool(re.fullmatch(r"namespace [\w:]+ \{|(?:class|struct|enum class) \w+;", line))
+    return found
 
 
 def allowed(name):
@@ -33,7 +41,7 @@ def allowed(name):
 
 
 def wrong(name, text):
-    return [space for space in namespaces(text) if space not in OTHERS and not any((space + "::").startswith(one + "::") for one in allowed(name))]
+    return [space for space in sorted(namespaces(text)) if space not in OTHERS and not any((space + "::").startswith(one + "::") for one in allowed(name))]
 
 
 @pytest.mark.parametrize("folder", ["core/interface", "core/engine", "core/tools"])
