@@ -34,7 +34,7 @@ bool is_mapped(const OffloadDevice* home) {
   return home != nullptr && home->limits().mapped;
 }
 
-// With state in memory that the host maps, the host's processors update it, and they need all that an update reads and
+// State in mapped host memory is updated by the host's processors, which must address all that an update reads and
 // writes.
 void check_updates_on_host(const Setup& setup, const memory::MemoryPlan& homes) {
   const config::OffloadConfig& offload = setup.config.offload;
@@ -42,23 +42,26 @@ void check_updates_on_host(const Setup& setup, const memory::MemoryPlan& homes) 
                                    std::pair("offload.gradients_ratio", offload.gradients_ratio)})
     if (ratio < 1.0)
       throw UserError(
-          "{} is {} and {} is not the host: its processors make either all of the update or none, by gradients that "
-          "they address; set it to 1, or leave offload.optimizer out",
+          "{} is {}, and the device is {}: the host's processors update either all of the state or none of it, and "
+          "read "
+          "the gradients from host memory; set it to 1, or leave offload.optimizer out",
           key, ratio, setup.plugins.device.name);
   if (homes.parameters.device != nullptr && !is_mapped(homes.parameters.device))
     throw UserError(
-        "offload.optimizer is {}, so the host's processors update the parameters, and they cannot address "
-        "offload.parameters, which is {}; give both the same home, or leave offload.parameters out",
+        "offload.optimizer is {}, so the host's processors update the parameters, and they cannot address parameters "
+        "in "
+        "offload.parameters: {}; give both the same home, or leave offload.parameters out",
         setup.plugins.optimizer_offload.name, setup.plugins.parameter_offload.name);
 }
 
-// Throws UserError for a key that is not at its default and that only homes which state is brought from make use of.
+// Throws UserError for a key that differs from its default and that only affects homes from which state is copied.
 void refuse_idle(const char* key, std::int64_t value, const std::string& home) {
   const OptionSpec& option = config::find_key(key)->option;
   if (value == std::get<std::int64_t>(parse_option(option, option.default_text))) return;
   throw UserError(
-      "{} is {}, which does nothing: {} holds state where the host addresses it, and nothing is brought from there; "
-      "leave {} out, or choose a home that state is brought from, such as a disk",
+      "{} is {}, which has no effect: the state in {} is used in place and never copied; leave {} out, or choose a "
+      "home "
+      "from which state is copied, such as a disk",
       key, value, home, key);
 }
 
@@ -67,8 +70,8 @@ void refuse_idle(const char* key, std::int64_t value, const std::string& home) {
 memory::MemoryPlan plan_homes(const Setup& setup, const Layers& layers, const state::Layout& layout) {
   if (setup.config.offload.automatic)
     throw UserError(
-        "offload is automatic, and its homes are chosen by measuring steps where they run: `strata train` and "
-        "strata::initialize() do it, and print the keys that they chose; put them into the config for everything else");
+        "offload is automatic: its homes are chosen by measuring steps, which only `strata train` and "
+        "strata::initialize() do; they print the chosen keys, which you can put into the config");
   memory::MemoryPlan homes = chosen_parts(setup, layers, layout);
   const bool on_host = at::Device(setup.plugins.device->type()).is_cpu();
   if (!on_host && is_mapped(homes.optimizer.device)) check_updates_on_host(setup, homes);
@@ -77,15 +80,15 @@ memory::MemoryPlan plan_homes(const Setup& setup, const Layers& layers, const st
 
 void check_used(const Setup& setup, const memory::Buffers& buffers) {
   const config::OffloadConfig& offload = setup.config.offload;
-  // A home that was chosen for the run may be any: then the key is for the others.
+  // Only homes that the config names: a key may be meant for another home than the one that was measured and chosen.
   const bool given = std::ranges::find(offload.given, "offload.optimizer.plugin") != offload.given.end();
   if (given && is_mapped(buffers.plan().optimizer.device)) {
     const std::string& home = setup.plugins.optimizer_offload.name;
     if (offload.updates_at_end > 0.0)
       throw UserError(
-          "offload.updates_at_end is {} and {} holds state where it is updated in place, which is at the end of the "
-          "step anyway; leave the key out, or choose a home for offload.optimizer that state is brought from, such as "
-          "a disk",
+          "offload.updates_at_end is {}, which has no effect: the state in {} is updated in place, at the end of the "
+          "step; "
+          "leave the key out, or choose a home for offload.optimizer from which state is copied, such as a disk",
           offload.updates_at_end, home);
     refuse_idle("offload.update_elements", offload.update_elements, home);
   }

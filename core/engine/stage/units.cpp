@@ -45,8 +45,10 @@ void check_units(const Setup& setup, const std::vector<LayerInfo>& layers) {
       const std::int64_t unit = unit_of(setup, parameter);
       if (unit_in_part({parameter, ranks}, unit, of_parts) > 0) continue;
       throw UserError(
-          "parallel.tensor is {}, and {} updates {} neighbouring elements of {} together, which lie in the parts of "
-          "several ranks; set it to 1, or choose an optimizer that updates each element by itself",
+          "parallel.tensor is {}, and {} updates {} neighbouring elements of {} together, which would be split over "
+          "ranks; "
+          "set "
+          "parallel.tensor to 1, or choose an optimizer that updates each element by itself",
           ranks, optimizer.name, unit, parameter.name);
     }
 }

@@ -103,8 +103,9 @@ void Updates::connect_own_exchange(const Setup& setup, Memory& memory, Groups& g
                        [&] { exchanging->connect(group, memory, own_->parameters(), exchange_.owns_all()); });
 }
 
-// The stages that hold a tied parameter each compute its gradient from their own layers and update their own copy. The
-// sum over the stages gives all of them the same bits, if ranks of equal data-parallel index own the same slices.
+// Each stage that holds a tied parameter computes a gradient from its own layers and updates its own copy. The
+// gradients are summed over the stages. The copies stay equal bit by bit if ranks of equal data-parallel index own the
+// same slices.
 void Updates::connect_ties(const Setup& setup, Memory& memory, Groups& groups, const Layers& layers,
                            const std::vector<Slice>& slices) {
   for (const int id : flats_of_ties(layers, values_.layout(), setup.place.stage(), false)) {
@@ -133,7 +134,7 @@ void Updates::connect_ties(const Setup& setup, Memory& memory, Groups& groups, c
   }
 }
 
-// All ranks read the config and the whole model, so that all refuse alike.
+// Made from the config and the whole model, so that all ranks refuse alike.
 void Updates::train_locally(const Setup& setup, const Layers& layers) {
   const config::Answers answers = ask_features(setup.plugins, setup.place, layers, /*attached=*/true);
   config::check_conflicts({setup.config, &answers});

@@ -151,15 +151,15 @@ void Executor::backward(const program::Instruction& instruction, const StepInput
       Held(stage_.memory.store(), std::move(to_previous));
 }
 
-// A parameter has no .grad while no product of its own has written to its buffer, or while its product is left for
-// later. If it has one all the same, autograd made it: the layer uses the parameter elsewhere.
+// The parameter of a product has no .grad before that product has written its gradient buffer, nor while the product is
+// deferred. A .grad at that point comes from autograd: the layer also uses the parameter outside of the product.
 void Executor::check_linear_only(const stage::StageLayer& layer, bool splits) const {
   for (const Parameter* parameter : layer.layer->parameters())
     if (parameter->tensor.grad().defined() &&
         ((splits && stage::Linear::can_wait(*parameter)) || stage_.layers.linear().is_unwritten(*parameter)))
       throw UserError(
-          "{}: {} says that {} is linear_only and uses it in another way than ModelContext::linear; its gradient would "
-          "be wrong. Leave linear_only out",
+          "{}: {} declares {} linear_only and uses it outside of ModelContext::linear, so its gradient would be wrong; "
+          "leave linear_only out",
           stage_.plugins.model.name, layer.info.name, parameter->info.name);
 }
 

@@ -17,8 +17,8 @@ namespace strata::step {
 
 namespace {
 
-// Of one parameter, summed over the run. Digests add up: ranks that have every element equally often have so many
-// times the digest of one that has each once.
+// Counts and digests of one parameter, summed over the run. Digests add up: if every element is held n times, the sum
+// is n times the digest of one copy.
 struct ParameterTotals {
   std::int64_t counted = 0;         // elements
   std::int64_t counted_places = 0;  // a digest of which ones
@@ -34,7 +34,7 @@ struct ParameterTotals {
 constexpr std::size_t totals_numbers = sizeof(ParameterTotals) / sizeof(std::int64_t);
 static_assert(totals_numbers == 10);
 
-// Whether what is there `times` as often as `one` is equal, as far as digests tell.
+// True if `digest` is that of `times` copies of what has the digest `one`.
 bool is_multiple(std::int64_t digest, std::int64_t times, std::int64_t one) {
   const auto sum = static_cast<std::uint64_t>(digest), part = static_cast<std::uint64_t>(one);
   return ((sum - static_cast<std::uint64_t>(times) * part) & state::digest_mask) == 0;
@@ -56,7 +56,7 @@ void check_held(const ParameterTotals& held, const ParameterInfo& parameter, con
         "on the seed, the name and the place: Model::describe() must say the same in every process, and no plugin may "
         "write to parameters between attach() and publish() ({} holds their buffers)",
         parameter.name, partitioner);
-  // With each other, and not with the owners': a partitioner may send rounded values.
+  // Compared with each other and not with the owners' values: a partitioner may send rounded ones.
   if (held.first_whole > 0 && held.whole % held.first_whole == 0 &&
       !is_multiple(held.whole_values, held.whole / held.first_whole, held.first_whole_values))
     throw Bug(
@@ -95,8 +95,8 @@ void Session::compute_with(Weights weights) {
   weights_ = weights;
 }
 
-// Where layers train at other weights than those that are saved, the saved ones are compared: what a rank trains at may
-// be its own, and follows with the first step.
+// Compares the saved weights where layers train at others: these may differ between ranks, and are set in the first
+// step.
 void Session::publish() {
   weights_ = Weights::Trained;
   if (stage_.updates.state().trains_elsewhere())
@@ -123,7 +123,7 @@ void Session::publish_values() {
   }
 }
 
-// Every rank knows every parameter of the model, so sums in one order are all that must travel.
+// Every rank knows every parameter of the model, so only sums are exchanged, in one order.
 void Session::check_values() {
   const ParameterNumbers parameters(stage_.layers.model());
   std::vector<ParameterTotals> mine(parameters.names().size());

@@ -59,7 +59,7 @@ std::vector<double> losses(const std::string& partitioner, const std::string& us
 TEST_CASE("a linear_only weight without a gradient from linear() is refused") {
   for (const std::string partitioner : {"ddp", "zero3"}) {
     CHECK_THAT(error_of([&] { losses(partitioner, "elsewhere", true); }),
-               Contains("hidden says that hidden.weight is linear_only and uses it in another way"));
+               Contains("hidden declares hidden.weight linear_only and uses it outside"));
     for (const std::string uses : {"linear", "both", "both_turned"})
       CHECK(losses(partitioner, uses, true) == losses(partitioner, uses, false));
   }
