@@ -232,7 +232,9 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
       << text::format_bytes(result.tokens * pack.token_bytes) << ", "
       << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << result.files << " files, "
       << result.documents << " documents";
-  if (result.skipped > 0) out << "; " << result.skipped << " other files in the folders are not text, hidden or links";
+  if (result.skipped > 0)
+    out << "; " << result.skipped << (result.skipped == 1 ? " other file" : " other files")
+        << " in the folders not packed: no text, hidden, or a link";
   if (result.left_out > 0)
     err << "warning: omitted, as by Hugging Face's library: " << result.left_out << " bytes of the texts, for which "
         << options.tokenizer << " has no token\n";

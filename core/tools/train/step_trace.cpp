@@ -197,9 +197,7 @@ void StepTrace::write(run::Run& run) {
     for (const auto& [step, instruction, times] : ranks[rank].events) {
       const std::int64_t begin = times.begin - origin, starts = begin + times.waited;
       nlohmann::ordered_json arguments{{"step", step}, {"op", program::to_string(instruction.op)}};
-      if (times.waited > 0) {
-        put(event_json("wait for another stage", "wait", rank, begin, starts));
-      }
+      if (times.waited > 0) put(event_json("wait for other ranks", "wait", rank, begin, starts));
       if (program::is_compute(instruction.op)) {
         arguments["chunk"] = instruction.chunk;
         arguments["micro_batch"] = instruction.micro_batch;
