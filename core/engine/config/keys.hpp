@@ -3,6 +3,8 @@
 // field's value, `strata config show`, `explain` and configs/REFERENCE.md, the comparison between ranks before they
 // start, and the changes that a resumed run may make.
 #pragma once
+#include <strata/mesh.hpp>
+
 #include <string>
 #include <string_view>
 #include <vector>
