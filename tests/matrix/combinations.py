@@ -95,7 +95,8 @@ class Space:
         reached = [one for one in conflicts if one.is_reached()]
         # In the order in which the program checks them.
         self.rules = (*RULES_OF_CONFIGS, *(one for one in reached if not one.in_training_only), *RULES_OF_PLUGINS,
-                      *(one for one in reached if one.in_training_only))
+                      *(one for one in reached if one.in_training_only and not one.needs_replicas()), *RULES_OF_VALUES,
+                      *(one for one in reached if one.needs_replicas()))
 
     def _offloads(self):
         """Every device for each slot, for what is trained, and for all, whole or a part of it; state comes and is updated in small parts
@@ -356,6 +357,10 @@ class Conflict:
         """Whether combinations have both features."""
         return not any(FEATURES[feature] is None for feature in self.features)
 
+    def needs_replicas(self):
+        """Whether it is checked once the partitioner has its groups."""
+        return bool({"a partitioner without replicas", "one group of data-parallel ranks"} & set(self.features))
+
     def __call__(self, space, combination):
         return self.text if all(space.has(feature, combination) for feature in self.features) else None
 
@@ -408,7 +413,7 @@ FEATURES = {
         ("optimizer", "an optimizer that does its own communication and trains at other weights than its masters"))}}
 
 RULES_OF_CONFIGS = (_indivisible_ranks, _indivisible_batch)
-# What a single plugin refuses, and a key without effect.
+# What a single plugin refuses before values are laid out, and a key without effect; then what is refused for the values.
 RULES_OF_PLUGINS = (_late_updates_and_other_policies, _weights_travel_in_one_way, _compressed_and_all_reduced,
-                    _chunks_of_the_schedule, _more_chunks_than_layers, _micro_batches_of_the_schedule, _indivisible_shards,
-                    _units_over_tensor, _parameters_stay_below_stage_3, _rows_of_a_tie)
+                    _chunks_of_the_schedule, _more_chunks_than_layers, _micro_batches_of_the_schedule, _indivisible_shards)
+RULES_OF_VALUES = (_units_over_tensor, _parameters_stay_below_stage_3, _rows_of_a_tie)
