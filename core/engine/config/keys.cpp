@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "config/run_config.hpp"
 
@@ -35,6 +36,17 @@ Key model_key() {
   key.required = true;
   return key;
 }
+
+// The data axis is what the others leave of the world size, which resolve.cpp finds.
+using Setter = void (*)(RunConfig&, const OptionValue&);
+template <Axis axis>
+void set_axis(RunConfig& run, const OptionValue& value) {
+  run.parallel.mesh.set(axis, static_cast<int>(std::get<std::int64_t>(value)));
+}
+constexpr auto axis_setters = []<std::size_t... axis>(std::index_sequence<axis...>) {
+  return std::array<Setter, axes.size()>{(axes[axis] == Axis::Data ? nullptr : &set_axis<axes[axis]>)...};
+}
+(std::make_index_sequence<axes.size()>());
 
 }  // namespace
 
@@ -94,7 +106,8 @@ std::vector<Key> make_keys() {
   for (const AxisInfo& axis : axis_table)
     add({make_key(key_of(axis.axis), "integer",
                   axis.axis == Axis::Data ? automatic("world size / product of the other axes") : Default("1"),
-                  "min=1,max=1e6", "ranks", Affects::Numbers, format("number of {}, {}", axis.ranks, axis.share))});
+                  "min=1,max=1e6", "ranks", Affects::Numbers, format("number of {}, {}", axis.ranks, axis.share),
+                  axis_setters[static_cast<std::size_t>(axis.axis)])});
   add({STRATA_PIPELINE_KEYS(ROW)});
   add({plugin_key("partitioner", "partitioner", Affects::Numbers,
                   "sharding of parameters, gradients and optimizer state over the data-parallel ranks",

@@ -1,5 +1,6 @@
 // The description of a key of a config, from those of the engine's keys and the manifests of plugins.
 #include <fmt/format.h>
+#include <strata/capability.hpp>
 
 #include <algorithm>
 #include <array>
@@ -263,15 +264,14 @@ hosts. With *same content*, the ranks verify before the first step that the path
 
 **Capabilities** of a plugin: properties that the engine checks before it runs a combination of plugins.
 
-| capability          | kind         | property                                                                    |
-| ------------------- | ------------ | --------------------------------------------------------------------------- |
-| releases_parameters | partitioner  | keeps whole parameters only around their use, so that they can be offloaded |
-| splits_backward     | scheduler    | computes input gradients and weight gradients at different times            |
-| splittable_backward | model        | allows such a split for its large weights                                   |
-| tensor_parallel     | model        | supports parallel.tensor                                                    |
-| one_host            | communicator | connects ranks of one host only                                             |
-| own_order           | data         | defines an order of samples of its own, for data.order: own                 |
 )";
+
+void print_capabilities(std::ostream& output) {
+  text::Table table{{{"capability"}, {"kind"}, {"property"}}, {}};
+  for (const CapabilityInfo& info : capabilities)
+    table.rows.push_back({std::string(info.name), std::string(to_string(info.kind)), std::string(info.meaning)});
+  text::print(table, text::TableFormat::Markdown, output);
+}
 
 }  // namespace
 
@@ -290,6 +290,7 @@ void config_explain(plugins::PluginRegistry& registry, const std::string& path, 
 
 void config_reference(plugins::PluginRegistry& registry, std::ostream& output) {
   output << preamble;
+  print_capabilities(output);
   const Settings settings(registry);
   std::vector<std::string> sections;
   for (const std::string& name : config::known_children(""))
@@ -308,8 +309,7 @@ void config_reference(plugins::PluginRegistry& registry, std::ostream& output) {
   print_section(alone, text::TableFormat::Markdown, output);
   output << "\n## Features that cannot be combined\n\n"
          << "`strata config conflicts FILE` prints the rows that concern a config. Plugins also refuse values of their "
-            "own "
-            "options that do not fit a run, such as a number of chunks.\n\n";
+            "own options that do not fit a run, such as a number of chunks.\n\n";
   print_conflicts(text::TableFormat::Markdown, output);
   print_options(usable_plugins(registry), output);
 }

@@ -60,13 +60,11 @@ std::vector<Change> changes_of(const config::RunConfig& config) {
                        1,
                        {"activations.checkpoint=none", "activations.partition=false", "offload.activations.plugin=none",
                         "offload.activations_ratio=1"}});
-  if (config.partitions_inputs)
-    changes.push_back({"activations.partition", {}, 1, {"activations.partition=false"}});
+  if (config.partitions_inputs) changes.push_back({"activations.partition", {}, 1, {"activations.partition=false"}});
   for (const config::PluginChoice* home : config.offload.homes())
     if (home->slot.find('.') != std::string::npos)
       changes.push_back({home->slot, {}, 1, {home->slot + ".plugin=none", home->slot + "_ratio=1"}});
-  if (config.step_policy != config::StepPolicy::Plain)
-    changes.push_back({"step_policy", {}, 1, {"step_policy=plain"}});
+  if (config.step_policy != config::StepPolicy::Plain) changes.push_back({"step_policy", {}, 1, {"step_policy=plain"}});
   return changes;
 }
 

@@ -281,9 +281,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   throw *refusal;
 }
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<std::string> without_axis(Axis axis) {
   std::vector<std::string> settings{config::key_of(axis) + (axis == Axis::Data ? "=auto" : "=1")};
@@ -315,9 +313,8 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
            (!own_way && (is_of("scheduler") || is_of("parallel.")));
   });
   const auto put = [&](std::string setting) { run.settings.push_back(std::move(setting)); };
-  for (const char* key :
-       {"parallel.layers_per_chunk=[]", "activations.checkpoint=none", "activations.partition=false",
-        "communicator.plugin=auto", "offload.automatic=false", "step_policy=plain"})
+  for (const char* key : {"parallel.layers_per_chunk=[]", "activations.checkpoint=none", "activations.partition=false",
+                          "communicator.plugin=auto", "offload.automatic=false", "step_policy=plain"})
     put(key);
   for (const Axis axis : axes)
     if (axis != Axis::Pipeline || !own_way)

@@ -110,7 +110,7 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
     if (key.option.choices.empty() && type != "text") CHECK_THROWS_AS(parse_option(key.option, "x"), UserError);
   }
   CHECK(known_children("parallel") ==
-        std::vector<std::string>{"pipeline", "tensor", "data", "chunks", "cut", "layers_per_chunk", "sequence"});
+        std::vector<std::string>{"pipeline", "data", "tensor", "chunks", "cut", "layers_per_chunk", "sequence"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
   CHECK(known_children("offload") == std::vector<std::string>{"parameters", "optimizer", "activations", "host", "disk",
                                                               "automatic", "update_elements", "read_ahead",

@@ -289,7 +289,7 @@ TEST_CASE("in a folder two lines of objects are JSON lines, and one is a file of
   write_file(folder / "in/b.txt", "c");
   write_file(folder / "in/z.gz", "\x1f\x8b\x08\x01 compressed text");
   DataPackOptions options{{folder / "in"}, folder / "out.bin", "", true};
-  CHECK_THAT(pack(options), Contains("16 tokens") && Contains("1 other files"));
+  CHECK_THAT(pack(options), Contains("16 tokens") && Contains("1 other file "));
   options.jsonl_key = "text";
   CHECK_THAT(pack(options), Contains("4 tokens"));
   options.jsonl_key = "";

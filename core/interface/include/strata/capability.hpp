@@ -31,15 +31,15 @@ struct CapabilityInfo {
 // All capabilities, indexed by enumerator.
 inline constexpr std::array<CapabilityInfo, 6> capabilities{{
     {Capability::ReleasesParameters, "releases_parameters", PluginKind::Partitioner,
-     "holds whole parameters around their use only, so that they can rest on another tier"},
+     "keeps whole parameters only around their use, so that they can be offloaded"},
     {Capability::SplitsBackward, "splits_backward", PluginKind::Scheduler,
-     "computes the gradients of inputs and of weights at different times"},
+     "computes input gradients and weight gradients at different times"},
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
-     "its large weights are linear_only, so that a split backward leaves most of the work on weights for later"},
-    {Capability::TensorParallel, "tensor_parallel", PluginKind::Model,
-     "the ranks of a tensor group can share its layers"},
+     "allows such a split for its large weights"},
+    {Capability::TensorParallel, "tensor_parallel", PluginKind::Model, "supports parallel.tensor"},
     {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
-    {Capability::OwnOrder, "own_order", PluginKind::DataSource, "has an order of samples of its own"},
+    {Capability::OwnOrder, "own_order", PluginKind::DataSource,
+     "defines an order of samples of its own, for data.order: own"},
 }};
 
 constexpr std::string_view to_string(Capability capability) {

@@ -37,8 +37,12 @@ inline constexpr std::array<Axis, axis_table.size()> axes = [] {
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = axis_table[i].axis;
   return all;
 }();
-constexpr const AxisInfo& info_of(Axis axis) { return axis_table[static_cast<std::size_t>(axis)]; }
-constexpr std::string_view name_of(Axis axis) { return info_of(axis).name; }
+constexpr const AxisInfo& info_of(Axis axis) {
+  return axis_table[static_cast<std::size_t>(axis)];
+}
+constexpr std::string_view name_of(Axis axis) {
+  return info_of(axis).name;
+}
 STRATA_EXPORT std::vector<Axis> axes_without(std::initializer_list<Axis> left_out);
 
 // One number for each axis; `Default` for axes that are not given.
