@@ -153,15 +153,19 @@ void drop_open_homes(Node& tree) {
   host->origin = "offload is not automatic";
 }
 
+std::optional<PluginSchema> schema_of(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins) {
+  try {
+    return plugins.find(slot.kind, plugin);
+  } catch (const UserError&) {
+    return std::nullopt;  // check_plugin reports it with the place
+  }
+}
+
 }  // namespace
 
 std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins) {
-  try {
-    const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
-    return found ? found->name : plugin;
-  } catch (const UserError&) {
-    return plugin;  // check_plugin reports it with the place
-  }
+  const std::optional<PluginSchema> found = schema_of(slot, plugin, plugins);
+  return found ? found->name : plugin;
 }
 
 Node read_settings(const std::vector<std::string>& settings) {
@@ -188,7 +192,7 @@ void validate_as_trained(Node& tree, const PluginSource& plugins) {
   const Node* trained = find(tree, "data")->get(name);
   if (trained == nullptr || trained->kind != NodeKind::Map) return;
   Node& own = section_in(*validation, name, *trained);
-  const std::optional<PluginSchema> schema = plugins.find(slot.kind, name);
+  const std::optional<PluginSchema> schema = schema_of(slot, plugin->text, plugins);
   const auto names_file = [&](const std::string& option) {
     return schema && std::ranges::any_of(schema->options, [&](const OptionSpec& spec) {
              return spec.name == option && spec.unit == "file";
