@@ -37,7 +37,7 @@ Key model_key() {
   return key;
 }
 
-// The data axis is what the others leave of the world size, which resolve.cpp finds.
+// Setters of the sizes of the axes. The data axis has none: resolve.cpp computes its size from the world size.
 using Setter = void (*)(RunConfig&, const OptionValue&);
 template <Axis axis>
 void set_axis(RunConfig& run, const OptionValue& value) {

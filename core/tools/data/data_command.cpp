@@ -234,7 +234,7 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
       << result.documents << " documents";
   if (result.skipped > 0)
     out << "; " << result.skipped << (result.skipped == 1 ? " other file" : " other files")
-        << " in the folders not packed: no text, hidden, or a link";
+        << " in the folders not packed: not text, hidden, or a link";
   if (result.left_out > 0)
     err << "warning: omitted, as by Hugging Face's library: " << result.left_out << " bytes of the texts, for which "
         << options.tokenizer << " has no token\n";

@@ -281,8 +281,6 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   throw *refusal;
 }
 
-namespace {}  // namespace
-
 std::vector<std::string> without_axis(Axis axis) {
   std::vector<std::string> settings{config::key_of(axis) + (axis == Axis::Data ? "=auto" : "=1")};
   const auto add = [&](std::initializer_list<const char*> keys) {

@@ -148,7 +148,8 @@ TEST_CASE("pipelines of every ZeRO stage end, in bf16 too") {
       };
       CAPTURE(partitioner, precision);
       Masters of_one, of_pipe, start, slower;
-      // In the micro-batches of the pipeline: bf16 rounds otherwise in others, on some processors by 0.07 of the way.
+      // In micro-batches of the pipeline's size: in others, rounding to bf16 alone may move the result by 0.07 of the
+      // way.
       const std::vector<double> alone = of(1, {"train.micro_batch=1", "train.accumulation=16"}, of_one);
       const std::vector<double> piped =
           of(4, {"parallel.pipeline=2", "scheduler.plugin=zero_bubble_v", "parallel.cut=layers"}, of_pipe);

@@ -136,8 +136,8 @@ struct Naive {
   }
 };
 
-// Returns the largest difference of loss and gradients, relative to each tensor's largest value. In fp64, so that the
-// bound, some roundings of fp32 (in the loss), does not depend on how a processor rounds products.
+// Returns the largest difference of loss and gradients, relative to each tensor's largest value. In fp64, so that
+// it does not depend on how a processor rounds products; the bound allows roundings of what is kept in fp32.
 double difference(const DecoderShape& shape) {
   const Decoder decoder(shape);
   LayersInOrder run(decoder, {samples, tokens, at::kDouble});
