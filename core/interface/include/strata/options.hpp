@@ -12,11 +12,11 @@
 //   integer    12                std::int64_t                 "min=0,max=64", either or both, or ""
 //   number     0.5               double                       the same
 //   boolean    true              bool                         ""
-//   text       "forward"         std::string                  "one_of=forward|reverse" or ""; the unit "file" if it
-//                                                             names files: validation does not take data's over
+//   text       "forward"         std::string                  "one_of=forward|reverse" or ""
 //   size       "64MiB"           std::int64_t, in bytes       "min=1MiB"
 //   integers   "[1, 2]"          std::vector<std::int64_t>    of each element
 //   numbers    "[0.9, 0.95]"     std::vector<double>          of each element
+// A text that names files has the unit "file": validation inherits the options of `data`, but not such a one.
 // A text with choices becomes an enum whose enumerators have the order of the choices, whose names are written once:
 //
 //   #define ORDERS "forward|reverse"
