@@ -33,6 +33,9 @@ endfunction()
 set(STRATA_COMPRESSION_EQUIVALENCE "weights_on_wire=int8: tolerance(0.02)" "gradients_on_wire=int8: tolerance(0.02)"
   "gradients_on_wire=int4: tolerance(0.5)")
 
+# CAPABILITIES of a model whose layers are the toolbox's decoder blocks.
+set(STRATA_DECODER_CAPABILITIES splittable_backward tensor_parallel)
+
 function(strata_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION;OUTPUT_NAME"
     "CAPABILITIES;EQUIVALENCE_WITH;SOURCES;LINK")

@@ -91,7 +91,7 @@ double tokens_per_second(const Loader& loader, std::int64_t& step, std::int64_t 
   std::int64_t tokens = 0;
   double seconds = 0.0;
   while (seconds < 1.0) {
-    for (int i = 0; i < 16; ++i) tokens += loader.micro_batch(step++ % last_step, 0, 0).valid_tokens;
+    for (int i = 0; i < 16; ++i) tokens += loader.micro_batch(step++ % last_step, 0).valid_tokens;
     seconds = processor_seconds() - begin;
   }
   return static_cast<double>(tokens) / seconds;

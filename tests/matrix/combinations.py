@@ -317,12 +317,6 @@ def _micro_batches_of_the_schedule(space, combination):
     return refusal and re.escape(refusal)
 
 
-def _units_over_tensor(space, combination):
-    """The matrices of this model's layers are small: a part of a row is shorter than a block."""
-    return combination.tensor > 1 and space.updates_neighbours(combination["optimizer"]) and (
-        rf"parallel.tensor is 2, and {combination['optimizer'].plugin} updates \d+ neighbouring elements") or None
-
-
 def _compressed_and_all_reduced(space, combination):
     tuned = space._tuned(combination["tuning"].label, combination["partitioner"])
     compressed = any("gradients_on_wire=" in setting for setting in combination["partitioner"].settings)
@@ -392,12 +386,17 @@ FEATURES = {
     "data.documents: separate": None,
     "a data plugin without own_order": None,
     "train.clip above 0": None,  # Space.settings leaves it out where it is refused
+    "a communicator with one_host": None,
+    "ranks on several hosts": None,
+    # The matrices of this model's layers are small: a part of a row is shorter than a block.
+    "an optimizer with units that span parts of the tensor group":
+        lambda space, combination: combination.tensor > 1 and space.updates_neighbours(combination["optimizer"]),
     "a partitioner without replicas": lambda space, combination: not space.has_replicas(combination["partitioner"]),
     "one group of data-parallel ranks": lambda space, combination: space.shard_size(combination) == combination.data_parallel,
     "a trained parameter that layers of several chunks use":
         lambda _, combination: combination["embeddings"].label == "tied" and combination.number("stages") > 1,
     **{feature: _plugin_has(axis, feature) for axis, feature in (
-        ("precision", "a precision policy that searches its loss scale"),
+        ("precision", "a precision policy that searches for its loss scale"),
         ("precision", "a precision policy that measures"),
         ("scheduler", "a scheduler with splits_backward"),
         ("scheduler", "a scheduler that updates within the step"),
@@ -416,4 +415,4 @@ RULES_OF_CONFIGS = (_indivisible_ranks, _indivisible_batch)
 # What a single plugin refuses before values are laid out, and a key without effect; then what is refused for the values.
 RULES_OF_PLUGINS = (_late_updates_and_other_policies, _weights_travel_in_one_way, _compressed_and_all_reduced,
                     _chunks_of_the_schedule, _more_chunks_than_layers, _micro_batches_of_the_schedule, _indivisible_shards)
-RULES_OF_VALUES = (_units_over_tensor, _parameters_stay_below_stage_3, _rows_of_a_tie)
+RULES_OF_VALUES = (_parameters_stay_below_stage_3, _rows_of_a_tie)

@@ -1,11 +1,11 @@
 #include "checkpoint/content.hpp"
 
+#include <strata/split_mix.hpp>
+
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
-
-#include "interface/src/split_mix.hpp"
 
 namespace strata::checkpoint {
 

@@ -19,6 +19,7 @@
 #include "checkpoint/plugin_files.hpp"
 #include "checkpoint/range_index.hpp"
 #include "checkpoint/state_shard.hpp"
+#include "config/listing.hpp"
 #include "group/numbers.hpp"
 
 namespace strata::checkpoint {
@@ -98,7 +99,7 @@ std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const co
   std::map<std::string, std::string> names;
   for (const config::PluginChoice* const choice : config.plugins()) names[choice->slot + ".plugin"] = choice->name;
   std::vector<std::pair<std::string, config::OptionValue>> settings;
-  for (const config::Resolved& value : config.listing) {
+  for (const config::Resolved& value : config::listing(config)) {
     if (value.path == "plugin_path") continue;
     const auto name = names.find(value.path);
     settings.emplace_back(value.path, name == names.end() ? value.value : name->second);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <strata/error.hpp>
 
+#include "config/feature_list.hpp"
+
 namespace strata::config {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr Conflict table[]{
     {partitioned_inputs, sequence_parallel, "the layers' inputs are already sharded over the tensor group"},
     {partitioned_inputs, no_recomputation, "only the saved inputs of recomputed layers are sharded"},
     {offload_activations, no_recomputation, "only the inputs of recomputed layers leave the device"},
+    {one_host, several_hosts, "ranks on different hosts would have no connection"},
     {own_order, no_own_order, "this order is defined by a data plugin"},
     {separate_documents, own_order, "the plugin's own order decides which tokens a sample holds"},
     {automatic_offload, speculative, "a speculative step keeps everything on the device"},
@@ -59,6 +62,8 @@ constexpr Conflict table[]{
     {policy_other_than_plain, own_exchange, "each update uses the gradient of its own step", true},
     {updates_within_step, own_exchange, "the kind of exchange is chosen once per step", true},
     {offload_optimizer, own_exchange, "all ranks update the same pieces at the same time, on the device", true},
+
+    {tensor_parallel, split_units, "no rank would have all elements of such a unit", true},
 };
 
 // True if the config alone decides this conflict, which is then checked when the config is read. A run changes its

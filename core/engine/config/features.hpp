@@ -17,11 +17,12 @@ struct Answers {
   bool releases_parameters = false;  // partitioner: releases parameters between two uses, by its look-ahead
   // Groups that hold all slices once; 0: the partitioner makes none. Empty without step_policy: local.
   std::optional<int> replica_groups = {};
-  bool needs_sums = false;              // Optimizer::sums
-  bool trains_elsewhere = false;        // Optimizer::trains_elsewhere
-  bool exchanges = false;               // optimizer: OwnExchange::optimizer_exchanges
-  bool leaves_gradients = false;        // partitioner: OwnExchange::partitioner_can_leave_gradients
-  bool owns_all = false;                // partitioner: leaves gradients, and every rank owns every element
+  bool needs_sums = false;        // Optimizer::sums
+  bool trains_elsewhere = false;  // Optimizer::trains_elsewhere
+  bool exchanges = false;         // optimizer: OwnExchange::optimizer_exchanges
+  bool leaves_gradients = false;  // partitioner: OwnExchange::partitioner_can_leave_gradients
+  bool owns_all = false;          // partitioner: leaves gradients, and every rank owns every element
+  std::string split_unit = {};    // "updates 6 neighbouring elements of w together", which ranks would share; or empty
   std::string shared_over_chunks = {};  // a trainable parameter that layers of several chunks use; empty: none
 };
 
@@ -39,20 +40,5 @@ struct Feature {
   std::string (*found)(const Facts& facts);
   std::string_view remedy;  // how to do without the feature: "set step_policy: plain"
 };
-
-namespace features {
-
-extern const Feature automatic_offload, offload_activations, offload_optimizer, offload_parameters;
-extern const Feature speculative, local, policy_other_than_plain;
-extern const Feature measured_cut, no_tensor_axis, tensor_parallel, sequence_parallel;
-extern const Feature no_recomputation, partitioned_inputs;
-extern const Feature own_order, no_own_order, separate_documents;
-extern const Feature clipping, loss_scale_search, measured_precision;
-extern const Feature split_backward, whole_backward, layers_not_shared;
-extern const Feature keeps_parameters, releases_parameters, no_replicas, one_replica, sums_gradients, cuts_state;
-extern const Feature needs_sums, trains_elsewhere, own_exchange, separate_own_exchange;
-extern const Feature updates_within_step, shared_over_chunks;
-
-}  // namespace features
 
 }  // namespace strata::config

@@ -60,6 +60,16 @@ constexpr Default automatic(const char* meaning) {
   return {"auto", meaning, false};
 }
 
+// Access to the field of RunConfig that a key fills. Without `set`, special code reads the key.
+struct KeyField {
+  void (*set)(RunConfig&, const OptionValue&) = nullptr;
+  OptionValue (*get)(const RunConfig&) = nullptr;
+};
+struct ChoiceField {
+  void (*set)(RunConfig&, PluginChoice) = nullptr;
+  const PluginChoice* (*get)(const RunConfig&) = nullptr;  // returns null for none
+};
+
 // `option.name` is the whole dotted path. Beside the types of <strata/options.hpp> there are:
 //   plugin  a plugin of `kind`. Default: see configs/defaults.yaml, as the core names no plugin
 //   layers  none, all, or a list of layer numbers
@@ -74,34 +84,33 @@ struct Key {
   std::string kind = {};               // of type plugin
   bool optional = false;               // for type plugin: `none` is allowed
   Affects options = Affects::Numbers;  // for type plugin: effect of the plugin's options
-  // Setters of the key's field, `choose` for type plugin. Null: special code reads the key.
-  void (*set)(RunConfig&, const OptionValue&) = nullptr;
-  void (*choose)(RunConfig&, PluginChoice) = nullptr;
+  KeyField field = {};
+  ChoiceField choice = {};  // for type plugin
 };
 
 // Makes a key. `limits` as in <strata/options.hpp>. Throws Bug for a malformed row.
 Key make_key(std::string_view path, std::string_view type, Default value, std::string_view limits,
-             std::string_view unit, Effect effect, std::string_view documentation,
-             void (*set)(RunConfig&, const OptionValue&) = nullptr);
+             std::string_view unit, Effect effect, std::string_view documentation, KeyField field = {});
 
 // Makes the key SLOT.plugin. The plugin's options have the key's effect. Key::options may be less if resuming detects a
 // change otherwise, as for a model, whose parameters it compares.
 Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
-               void (*choose)(RunConfig&, PluginChoice), bool optional = false);
+               ChoiceField choice, bool optional = false);
 
 // Returns the key with the size of an axis: "parallel.tensor".
 std::string key_of(Axis axis);
 
-// Setter of a field of RunConfig that has an option's type.
-#define STRATA_KEY_SETTER(type, field) \
-  [](RunConfig& run, const OptionValue& value) { run.field = std::get<STRATA_OPTION_TYPE_##type>(value); }
+// A field of RunConfig that has an option's type.
+#define STRATA_KEY_FIELD(type, member)                                                                         \
+  KeyField {                                                                                                   \
+    [](RunConfig& run, const OptionValue& value) { run.member = std::get<STRATA_OPTION_TYPE_##type>(value); }, \
+        [](const RunConfig& run) { return OptionValue(STRATA_OPTION_TYPE_##type(run.member)); }                \
+  }
 
 const std::vector<Key>& keys();
 const Key* find_key(std::string_view path);  // null if the engine has no such key
 // Returns the effect of an engine's key or a plugin's option.
 Effect effect_of(std::string_view path);
-// Returns the position of a key in listings; a plugin's option has the position of the key that names its plugin.
-std::size_t place_among_keys(std::string_view path);
 
 // A section that names a plugin: `partitioner: {plugin: NAME, NAME: {options}}`.
 struct PluginSlot {

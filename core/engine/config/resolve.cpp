@@ -28,11 +28,10 @@ OptionValue typed_layers(const Node& node, const std::string& path) {
 
 OptionValue typed_value(const Node& node, const Key& key) {
   if (key.option.type == "layers") return typed_layers(node, key.option.name);
-  if (key.option.type == "rule") return flow_text(node);
   return typed_option(node, key.option, key.option.name);
 }
 
-// Reads typed values out of the merged tree into a RunConfig and its listing.
+// Reads typed values out of the merged tree into a RunConfig, with their origins.
 class Resolver {
  public:
   Resolver(const Node& tree, const PluginSource& plugins, RunConfig& run) : tree_(tree), plugins_(plugins), run_(run) {}
@@ -43,15 +42,17 @@ class Resolver {
     const std::string& path = key.option.name;
     const Node* node = find(tree_, path);
     const bool rule = key.option.type == "rule";
-    if ((!key.set && !rule) || (node == nullptr && (rule || !key.automatic.empty()))) return;
+    if ((!key.field.set && !rule) || (node == nullptr && (rule || !key.automatic.empty()))) return;
     const Node& given = present(path);
     if (!rule && is_auto(given)) {
       if (!key.automatic.empty()) return;
       throw UserError(given.place, "{}: auto is not supported here; give a value ({})", path, key.option.documentation);
     }
-    const OptionValue value = typed_value(given, key);
-    if (key.set) key.set(run_, value);
-    list(path, value);
+    if (rule)
+      run_.automatic[path] = flow_text(given);
+    else
+      key.field.set(run_, typed_value(given, key));
+    list(path);
   }
 
   // A number that may be left to be derived.
@@ -63,10 +64,10 @@ class Resolver {
     return {std::get<std::int64_t>(typed_option(*node, find_key(path)->option, path)), place};
   }
 
-  // A line of the listing: its origin is the place in the config, or the rule that derived it.
-  void list(const std::string& path, const OptionValue& value, const std::string& derived_from = "") {
+  // Lists the value of `path`, whose origin is its place in the config, or the rule that derived it.
+  void list(const std::string& path, const std::string& derived_from = "") {
     const Node* node = find(tree_, path);
-    run_.listing.push_back({path, value, derived_from.empty() && node != nullptr ? node->origin : derived_from});
+    run_.origins[path] = derived_from.empty() && node != nullptr ? node->origin : derived_from;
   }
 
  private:
@@ -80,12 +81,12 @@ class Resolver {
   void choose(const Key& key) {
     const std::string slot = key.option.name.substr(0, key.option.name.rfind('.'));
     if (key.optional && (find(tree_, key.option.name) == nullptr || present(key.option.name).text == "none"))
-      return list(key.option.name, "none", find(tree_, key.option.name) == nullptr ? "not given" : "");
+      return list(key.option.name, find(tree_, key.option.name) == nullptr ? "not given" : "");
     const Node& node = present(key.option.name);
     const PluginSchema schema = plugins_.find(key.kind, node.text).value();  // check_keys made sure of it
     PluginChoice choice{slot, key.kind, node.text, schema.name, {}, node.place};
     choice.capabilities = schema.capabilities;
-    list(key.option.name, node.text);
+    list(key.option.name);
     for (const OptionSpec& spec : schema.options) {
       if (find_key(slot + "." + spec.name) != nullptr) {
         throw UserError(node.place,
@@ -98,7 +99,7 @@ class Resolver {
     choice.options_place = given == nullptr || given->entries.empty() ? node.place : given->entries.front().value.place;
     if (given != nullptr)
       for (const Entry& entry : given->entries) choice.given.push_back(entry.key);
-    key.choose(run_, std::move(choice));
+    key.choice.set(run_, std::move(choice));
   }
 
   OptionValue option(const PluginChoice& choice, const OptionSpec& spec) {
@@ -107,7 +108,7 @@ class Resolver {
     const Node* section = find(tree_, choice.slot)->get(choice.name);
     const Node* node = section == nullptr ? nullptr : section->get(spec.name);
     OptionValue value = node == nullptr ? parse_option(spec, spec.default_text) : typed_option(*node, spec, path);
-    list(path, value, node == nullptr ? "default of " + choice.kind + "/" + choice.name : node->origin);
+    list(path, node == nullptr ? "default of " + choice.kind + "/" + choice.name : node->origin);
     return value;
   }
 
@@ -122,12 +123,12 @@ void resolve_batch(Resolver& resolver, RunConfig& run) {
   run.train.micro_batch = batch.micro_batch;
   run.train.accumulation = batch.accumulation;
   run.train.global_batch = batch.global_batch;
-  const auto list = [&](const char* path, std::int64_t value, const std::string& origin) {
-    if (!origin.empty()) resolver.list(path, value, origin);
+  const auto list = [&](const char* path, const std::string& origin) {
+    if (!origin.empty()) resolver.list(path, origin);
   };
-  list("train.micro_batch", batch.micro_batch, batch.micro_batch_origin);
-  list("train.accumulation", batch.accumulation, batch.accumulation_origin);
-  list("train.global_batch", batch.global_batch, batch.global_batch_origin);
+  list("train.micro_batch", batch.micro_batch_origin);
+  list("train.accumulation", batch.accumulation_origin);
+  list("train.global_batch", batch.global_batch_origin);
 }
 
 void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, RunConfig& run) {
@@ -140,7 +141,7 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
   std::map<Axis, Given> given;
   for (const Axis axis : axes) given[axis] = resolver.given(key_of(axis));
   run.parallel = solve_parallel(world.size, world.origin, given);
-  resolver.list(key_of(Axis::Data), run.parallel.size(Axis::Data), given[Axis::Data].value ? "" : run.parallel.text);
+  resolver.list(key_of(Axis::Data), given[Axis::Data].value ? "" : run.parallel.text);
 }
 
 void check_data(const Node& tree, const RunConfig& run) {
@@ -155,7 +156,7 @@ std::optional<std::int64_t> document_end_of(const std::string& section, Resolver
   const bool own = given != nullptr && !is_auto(*given);
   if (!own) given = find(tree, "data.documents");
   const auto documents = std::get<std::string>(typed_option(*given, find_key(path)->option, path));
-  resolver.list(path, documents, own ? "" : "data.documents");
+  resolver.list(path, own ? "" : "data.documents");
   if (documents == "packed") return {};
   const std::string of_end = section + ".document_end";
   Given end = resolver.given(of_end);
@@ -166,13 +167,13 @@ std::optional<std::int64_t> document_end_of(const std::string& section, Resolver
                     "{}: separate, and {} is not given: documents are separated by their end token; set {} to its id, "
                     "or {}: packed",
                     path, of_end, of_end, path);
-  resolver.list(of_end, *end.value, own_end ? "" : "data.document_end");
+  resolver.list(of_end, own_end ? "" : "data.document_end");
   return end.value;
 }
 
 void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   ValidationConfig& validation = run.validation;
-  if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
+  if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples");
   if (!validation.data.path.empty()) validation.data.document_end = document_end_of("validation", resolver, tree);
 }
 
@@ -213,16 +214,6 @@ void check_offload(const Node& tree, RunConfig& run) {
 Place place_of(const Node& tree, const std::string& key) {
   const Node* const node = find(tree, key);
   return node == nullptr || node->tree == 0 ? Place() : node->place;
-}
-
-// Found here and not when ranks connect, so that all of them stop together.
-void check_hosts(const PluginChoice& communicator, const World& world, const PluginSource& plugins) {
-  const std::optional<PluginSchema> found = plugins.find("communicator", communicator.plugin);
-  if (world.size > 1 && world.one_host == false && found && found->can(Capability::OneHost))
-    throw UserError(communicator.place,
-                    "communicator.plugin: {} connects ranks of one host only, and this run's {} ranks ({}) are on "
-                    "several; leave it out, or choose one that connects hosts",
-                    communicator.plugin, world.size, world.origin);
 }
 
 }  // namespace
@@ -274,6 +265,7 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
 
   RunConfig run;
   run.world_size = world.size;
+  if (world.size > 1 && world.one_host == false) run.several_hosts = world.origin;
   Resolver resolver(tree, plugins, run);
   const bool with_data = data == DataSection::Required || find(tree, "data.path") != nullptr;
   const Node* validated = find(tree, "validation.path");
@@ -299,17 +291,12 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
   check_idle_keys(tree, run);
   if (const Node* rules = find(tree, "parameters")) {
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
-    resolver.list("parameters", rules->kind == NodeKind::Sequence ? flow_text(*rules) : "[]");
+    if (rules->kind == NodeKind::Sequence) run.parameters_text = flow_text(*rules);
+    resolver.list("parameters");
   }
-  check_hosts(run.communicator.plugin, world, plugins);
   // The model and the scheduler tell when they are there, and the device when it is asked.
-  if (run.chunks_per_stage == 0) resolver.list("parallel.chunks", "auto");
-  if (run.cut.empty()) resolver.list("parallel.cut", "auto");
-  if (run.memory_budget == 0) resolver.list("memory_budget", "auto");
-  if (run.device_budget == 0) resolver.list("device_budget", "auto");
-  std::stable_sort(run.listing.begin(), run.listing.end(), [](const Resolved& left, const Resolved& right) {
-    return place_among_keys(left.path) < place_among_keys(right.path);
-  });
+  for (const char* const key : {"parallel.chunks", "parallel.cut", "memory_budget", "device_budget"})
+    if (!run.origins.contains(key)) resolver.list(key);
   return run;
 }
 

@@ -7,6 +7,7 @@
 // and effect those of keys.hpp.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -105,30 +106,30 @@ struct RecomputedLayers {
 #define STRATA_ACTIVATION_KEYS(KEY)                                                                                   \
   KEY(boolean, partitions_inputs, "activations.partition", "false", "", "", Affects::Nothing,                         \
       "sharding of the saved inputs of recomputed layers over the tensor group, with an all-gather in the backward. " \
-      "Needs parallel.tensor of at least 2 and no parallel.sequence, which shards them already")
+      "Needs parallel.tensor of at least 2. Not with parallel.sequence, which already shards them")
 
 #define STRATA_OFFLOAD_KEYS(KEY)                                                                                       \
   KEY(boolean, automatic, "offload.automatic", "false", "", "", Affects::Nothing,                                      \
-      "automatic choice of the tiers, offload ratios, recomputation and pass order that the config leaves open: a "    \
+      "automatic choice of those tiers, offload ratios, recomputation and scheduler that the config leaves open: a "   \
       "few steps are measured, and the fastest choice within memory_budget and device_budget is used. It does not "    \
-      "change the numbers. Short form: `offload: auto`")                                                               \
+      "change losses or weights. Short form: `offload: auto`")                                                         \
   KEY(integer, update_elements, "offload.update_elements", "8388608", "min=1,max=1e12", "elements", Affects::Nothing,  \
       "elements per chunk when updating optimizer state that is not memory-mapped (nvme) with an element-wise "        \
       "optimizer; DeepSpeed's sub_group_size")                                                                         \
   KEY(size, read_ahead, "offload.read_ahead", "256MiB", "", "bytes", Affects::Nothing,                                 \
-      "buffer size for disk reads ahead of use, and again for writes behind; each may borrow what the other leaves "   \
-      "free. 0: no read-ahead")                                                                                        \
+      "size of the buffer for disk reads ahead of use, and of a second one for writes behind; each may use free "      \
+      "space of the other. 0: no read-ahead")                                                                          \
   KEY(number, parameters_ratio, "offload.parameters_ratio", "1", "min=0,max=1", "", Affects::Nothing,                  \
       "fraction of the parameters to offload, in whole layers spread over the model; the rest stays on the device")    \
   KEY(number, optimizer_ratio, "offload.optimizer_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
       "fraction of optimizer state, master weights and gradients to offload, in whole layers; DeepSpeed's ratio")      \
   KEY(number, gradients_ratio, "offload.gradients_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
       "fraction of the gradients to offload, in whole layers, among those whose optimizer state is offloaded. "        \
-      "Gradients on the device save a quarter of the disk traffic of AdamW in fp32")                                   \
+      "Keeping all gradients on the device saves a quarter of the disk traffic of AdamW in fp32")                      \
   KEY(number, updates_at_end, "offload.updates_at_end", "0", "min=0,max=1", "", Affects::Nothing,                      \
-      "fraction of the parameters, first layers first, to update at the end of the step when optimizer state is on a " \
-      "disk; the others are updated in the next step, before their layer. With offload.gradients_ratio: 0, their "     \
-      "state is read ahead during the backward")                                                                       \
+      "fraction of the parameters, first layers first, to update at the end of the step if optimizer state is on a "   \
+      "disk; the others are updated in the next step, before their layer. With offload.gradients_ratio: 0, the state " \
+      "for the updates at the end is read ahead during the backward")                                                  \
   KEY(number, activations_ratio, "offload.activations_ratio", "1", "min=0,max=1", "", Affects::Nothing,                \
       "fraction of the inputs of recomputed layers to offload, by size, in whole layers")
 
@@ -172,7 +173,7 @@ struct LocalConfig {
       "steps between checkpoints; 0: no periodic checkpoints. One more is always saved at the end of the run or when " \
       "it is stopped")                                                                                                 \
   KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,                                 \
-      "number of checkpoints to keep, the newest with finite values; 0: all")
+      "number of checkpoints to keep: the newest whose values are finite. 0: all")
 
 struct CheckpointConfig {
   STRATA_CHECKPOINT_KEYS(STRATA_KEY_MEMBER)
@@ -240,15 +241,9 @@ struct CommunicatorConfig {
       "device memory that a step of one rank may use, excluding what is offloaded; a run whose plan exceeds it is "  \
       "refused")
 
-// Resolved value of a key or a plugin's option, with its origin.
-struct Resolved {
-  std::string path;
-  OptionValue value;
-  std::string origin;
-};
-
 struct RunConfig {
   std::int64_t world_size = 1;
+  std::string several_hosts;  // who started ranks on several hosts: "torchrun"; empty: not known to be on several
   STRATA_RUN_KEYS(STRATA_KEY_MEMBER)
   PluginChoice device;
   ModelConfig model;
@@ -265,12 +260,15 @@ struct RunConfig {
   StepPolicy step_policy = StepPolicy::Plain;
   LocalConfig local;
   std::vector<ParameterRule> parameters;
+  std::string parameters_text = "[]";  // the same as the config has them
   RecomputedLayers recompute;
   STRATA_ACTIVATION_KEYS(STRATA_KEY_MEMBER)
   OffloadConfig offload;
   CommunicatorConfig communicator;
   CheckpointConfig checkpoint;
-  std::vector<Resolved> listing;  // in the order of keys()
+  std::map<std::string, std::string> automatic;  // keys of type rule: what `auto` means
+  // Origin of each value that is listed, by its path: "run.yaml:3:5", "default of optimizer/adamw". See listing.hpp.
+  std::map<std::string, std::string> origins;
 
   std::vector<const PluginChoice*> plugins() const;  // all named plugins, the device first
 };

@@ -7,25 +7,28 @@
 
 namespace strata::data {
 
-// Distribution of each step's global batch over ranks and micro-batches: step s trains on positions [s * G, (s +
-// 1) * G) with G = ranks * micro_batch * accumulation, and micro-batch a of data-parallel rank r is the (a * ranks
-// + r)-th run of micro_batch positions in it. So the samples of a step depend only on G, not on the ranks. [any
-// rank]
+// A rank's part of each step's global batch: step s trains on positions [s * G, (s + 1) * G) with G = ranks *
+// micro_batch * accumulation, and micro-batch a of rank r of the data axis is the (a * ranks + r)-th run of micro_batch
+// positions in it. So the samples of a step depend only on G, not on the ranks. [any rank]
 struct BatchPlan {
   std::int64_t micro_batch = 1;   // samples of a micro-batch
-  std::int64_t ranks = 1;         // data-parallel ranks
+  std::int64_t ranks = 1;         // size of the data axis
   std::int64_t accumulation = 1;  // micro-batches of a rank in a step
+  std::int64_t rank = 0;          // this rank's index on the data axis
 
   std::int64_t global_batch() const { return ranks * micro_batch * accumulation; }
-  // Returns the first of a micro-batch's consecutive positions. Throws Bug when step, micro-batch or rank is out of
-  // range.
-  std::int64_t first_position(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const;
+  // Returns the place of a micro-batch's first sample in a global batch.
+  std::int64_t place_in_batch(std::int64_t micro_batch_index) const {
+    return (micro_batch_index * ranks + rank) * micro_batch;
+  }
+  // Returns the first of a micro-batch's consecutive positions. Throws Bug when step or micro-batch is out of range.
+  std::int64_t first_position(std::int64_t step, std::int64_t micro_batch_index) const;
 };
 
 // Target that the loss ignores; see MicroBatch::targets.
 inline constexpr std::int64_t ignored_target = -100;
 
-// One micro-batch. Both tensors are int64 on the CPU, contiguous, of shape [micro_batch, seq_len]; targets are the
+// A rank's micro-batch. Both tensors are int64 on the CPU, contiguous, of shape [micro_batch, seq_len]; targets are the
 // tokens that follow the inputs, or ignored_target for those that do not count in the loss.
 struct TokenBatch {
   at::Tensor tokens;
@@ -39,11 +42,12 @@ class Loader {
   Loader(OrderedSamples samples, BatchPlan plan);
 
   const OrderedSamples& samples() const { return samples_; }
+  const BatchPlan& plan() const { return plan_; }
   const TokenSource& source() const { return samples_.source(); }
 
-  // Returns micro-batch `micro_batch_index` of data-parallel rank `rank` in step `step`. Throws EnvironmentError when a
-  // file was truncated.
-  TokenBatch micro_batch(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const;
+  // Returns this rank's micro-batch `micro_batch_index` of step `step`. Throws EnvironmentError when a file was
+  // truncated.
+  TokenBatch micro_batch(std::int64_t step, std::int64_t micro_batch_index) const;
 
  private:
   OrderedSamples samples_;

@@ -1,11 +1,11 @@
 #include "data/samples.hpp"
 
 #include <strata/error.hpp>
+#include <strata/split_mix.hpp>
 
 #include <algorithm>
 #include <bit>
 
-#include "interface/src/split_mix.hpp"
 #include "plugins/plugin_call.hpp"
 
 namespace strata::data {

@@ -10,16 +10,16 @@ namespace strata::group {
 namespace {
 
 void check_partition(const MeshShape& mesh, const GroupSpec& spec) {
-  std::vector<int> times(static_cast<std::size_t>(mesh.size(Axis::Data)));
+  std::vector<int> times(static_cast<std::size_t>(mesh.data_parallel()));
   for (const std::vector<int>& members : spec.members) {
     if (members.empty() || !std::is_sorted(members.begin(), members.end()))
       throw Bug("group '{}' has a member list that is empty or not in ascending order", spec.name);
     for (const int rank : members)
-      if (rank < 0 || rank >= mesh.size(Axis::Data) || ++times[static_cast<std::size_t>(rank)] > 1)
+      if (rank < 0 || rank >= mesh.data_parallel() || ++times[static_cast<std::size_t>(rank)] > 1)
         throw Bug("group '{}' lists data-parallel rank {}, which is outside 0..{} or listed twice", spec.name, rank,
-                  mesh.size(Axis::Data) - 1);
+                  mesh.data_parallel() - 1);
   }
-  for (int rank = 0; rank < mesh.size(Axis::Data); ++rank)
+  for (int rank = 0; rank < mesh.data_parallel(); ++rank)
     if (times[static_cast<std::size_t>(rank)] == 0)
       throw Bug("group '{}' leaves out data-parallel rank {}", spec.name, rank);
 }
@@ -49,11 +49,14 @@ GroupRequest request_some(const MeshShape& mesh, const MeshPlace& place, const s
 
 GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place, const GroupSpec& spec) {
   check_partition(mesh, spec);
-  const auto mine = std::find_if(spec.members.begin(), spec.members.end(), [&](const std::vector<int>& members) {
-    return std::find(members.begin(), members.end(), place.at(Axis::Data)) != members.end();
+  const auto mine = std::ranges::find_if(spec.members, [&](const std::vector<int>& members) {
+    return std::ranges::find(members, data_parallel_rank(mesh, place)) != members.end();
   });
   const std::string number = spec.members.size() == 1 ? "" : "." + std::to_string(mine - spec.members.begin());
-  return request_some(mesh, place, spec.name + number, Axis::Data, *mine);
+  GroupRequest request{spec.name + number + shared_indices(place, axes_where(&AxisInfo::same_parameters)), {}};
+  const std::vector<int> ranks = data_parallel_ranks(mesh, place);
+  for (const int rank : *mine) request.members.push_back(ranks[static_cast<std::size_t>(rank)]);
+  return request;
 }
 
 }  // namespace strata::group

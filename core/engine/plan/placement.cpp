@@ -29,22 +29,16 @@ double& ratio_in(config::OffloadConfig& offload, StateClass state) {
                                           : offload.activations_ratio;
 }
 
-void list(config::RunConfig& config, const std::string& path, const OptionValue& value) {
-  const auto found =
-      std::ranges::find_if(config.listing, [&](const config::Resolved& row) { return row.path == path; });
-  if (found != config.listing.end())
-    *found = {path, value, origin};
-  else
-    config.listing.push_back({path, value, origin});
+void list(config::RunConfig& config, const std::string& path) {
+  config.origins[path] = origin;
 }
 
 // Puts `choice`, made for another slot, into this one.
 config::PluginChoice in_slot(config::RunConfig& config, const config::PluginChoice& choice, const std::string& slot) {
   config::PluginChoice here = choice;
   here.slot = slot;
-  list(config, slot + ".plugin", choice.plugin);
-  for (const std::string& name : choice.options.names())
-    list(config, slot + "." + choice.name + "." + name, choice.options.value(name));
+  list(config, slot + ".plugin");
+  for (const std::string& name : choice.options.names()) list(config, slot + "." + choice.name + "." + name);
   return here;
 }
 
@@ -143,28 +137,26 @@ bool takes_no_less(const MemoryPlacement& large, const MemoryPlacement& small) {
 config::RunConfig placed(const config::RunConfig& config, const Choices& choices, const MemoryPlacement& placement) {
   config::RunConfig run = config;
   run.offload.automatic = false;
-  list(run, "offload.automatic", false);
+  list(run, "offload.automatic");
   for (const StateClass state : state_classes) {
     const Residence& residence = placement.of(state);
     if (!choices.open[static_cast<std::size_t>(state)] || residence.home < 0) continue;
     home_in(run.offload, state) = in_slot(run, choices.homes[static_cast<std::size_t>(residence.home)], slot_of(state));
     ratio_in(run.offload, state) = residence.ratio;
-    list(run, slot_of(state) + "_ratio", residence.ratio);
+    list(run, slot_of(state) + "_ratio");
   }
   if (choices.recompute) {
     run.recompute = {placement.recompute, {}};
-    list(run, "activations.checkpoint", std::string(placement.recompute ? "all" : "none"));
+    list(run, "activations.checkpoint");
   }
   if (placement.scheduler > 0)
     run.scheduler = in_slot(run, choices.schedulers[static_cast<std::size_t>(placement.scheduler)], "scheduler");
   if (placement.staging_divisor > 1) {
     run.offload.read_ahead /= placement.staging_divisor;
     run.offload.update_elements = std::max<std::int64_t>(run.offload.update_elements / placement.staging_divisor, 1);
-    list(run, "offload.read_ahead", run.offload.read_ahead);
-    list(run, "offload.update_elements", run.offload.update_elements);
+    list(run, "offload.read_ahead");
+    list(run, "offload.update_elements");
   }
-  std::ranges::stable_sort(run.listing, {},
-                           [](const config::Resolved& row) { return config::place_among_keys(row.path); });
   return run;
 }
 

@@ -4,11 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <strata/split_mix.hpp>
 
 #include <algorithm>
 #include <cmath>
-
-#include "interface/src/split_mix.hpp"
 
 namespace strata::report {
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "config/listing.hpp"
 #include "config/run_config.hpp"
 #include "plugins/registry.hpp"
 

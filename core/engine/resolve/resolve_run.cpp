@@ -7,6 +7,7 @@
 #include <set>
 
 #include "checkpoint/hugging_face.hpp"
+#include "config/listing.hpp"
 #include "plugins/engine_plugins.hpp"
 #include "plugins/plugin_call.hpp"
 #include "resolve/model_options.hpp"
@@ -30,8 +31,7 @@ class FileOptions final : public OptionsInFile {
                       std::string(key) + "); leave the option out to use the file's";
     taken.insert(name);
     choice_.options.set(name, value);
-    for (config::Resolved& row : run_.listing)
-      if (row.path == path && !given) row = {path, value, run_.model.init + "/config.json " + std::string(key)};
+    if (!given) run_.origins[path] = run_.model.init + "/config.json " + std::string(key);
   }
 
   std::string contradiction;  // of an option that the config gives; empty: none
@@ -91,7 +91,7 @@ ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& wo
     take_file_options(run.config, *run.registry);
   } while (dialect != nullptr && dialect->answer(*run.translation, run.config, world, *run.registry, answers));
   step::RunLearningRate(run.config, *run.registry).check();
-  if (run.translation) say_derived(*run.translation, run.config.listing);
+  if (run.translation) say_derived(*run.translation, config::listing(run.config));
   return run;
 }
 

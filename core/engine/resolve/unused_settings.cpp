@@ -2,7 +2,7 @@
 
 #include <strata/error.hpp>
 
-#include <algorithm>
+#include "config/listing.hpp"
 
 namespace strata::resolve {
 
@@ -26,12 +26,10 @@ constexpr OfCommands keys_of_commands[]{
 void check_memory_budget(const ResolvedRun& run) {
   const bool chooses_batch = run.translation && run.translation->automatic_batch > 0;
   if (run.config.memory_budget == 0 || run.config.offload.automatic || chooses_batch) return;
-  const auto row =
-      std::ranges::find_if(run.config.listing, [](const config::Resolved& one) { return one.path == "memory_budget"; });
-  throw UserError(Place{row->origin},
+  throw UserError(Place{run.config.origins.at("memory_budget")},
                   "memory_budget is {}, which has no effect: only offload: auto and a ds_config with batch size "
                   "\"auto\" use it; leave memory_budget out, or set device_budget to limit the device memory",
-                  config::to_text(row->value));
+                  run.config.memory_budget);
 }
 
 void check_program_keys(const std::vector<config::Node>& trees) {
@@ -46,7 +44,7 @@ void check_program_keys(const std::vector<config::Node>& trees) {
 }
 
 void check_program_keys(const config::RunConfig& run) {
-  for (const config::Resolved& row : run.listing)
+  for (const config::Resolved& row : config::listing(run))
     for (const OfCommands& one : keys_of_commands) {
       const std::string value = config::to_text(row.value);
       if (row.path == one.key && !value.empty()) refuse_key(one, Place{row.origin}, value);

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "config/keys.hpp"
+#include "config/listing.hpp"
 #include "group/group_factory.hpp"
 #include "group/run_store.hpp"
 #include "run/rank_facts.hpp"
@@ -14,7 +15,7 @@ namespace {
 // are compared when they are open; see rank_facts.hpp.
 std::string text_of(const config::RunConfig& config) {
   std::string text;
-  for (const config::Resolved& setting : config.listing) {
+  for (const config::Resolved& setting : config::listing(config)) {
     const config::Compared compared = config::effect_of(setting.path).compared;
     const std::string value = config::to_text(setting.value);
     if (compared == config::Compared::Value) text += setting.path + "=" + value + ";";

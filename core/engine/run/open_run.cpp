@@ -31,10 +31,11 @@ Run::Run(const resolve::ResolvedRun& resolved, RunFiles files, const stage::Rank
       plugins_(config_, *resolved.registry, place.rank, place.world_size > 1),
       data_(files_.purpose == stage::Purpose::Evaluation || config_.data.path.empty()
                 ? std::nullopt
-                : std::optional(open_data(config_, config_.data, plugins_.data))),
-      validation_data_(config_.validation.data.path.empty()
-                           ? std::nullopt
-                           : std::optional(open_data(config_, config_.validation.data, plugins_.validation))),
+                : std::optional(open_data(config_, config_.data, plugins_.data, place.rank))),
+      validation_data_(
+          config_.validation.data.path.empty()
+              ? std::nullopt
+              : std::optional(open_data(config_, config_.validation.data, plugins_.validation, place.rank))),
       groups_(connected(make_groups, *resolved.registry)),
       session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->as_source() : stage::ModelSource(),
                /*dry_run=*/false, files_.purpose),
@@ -111,7 +112,7 @@ std::string Run::save_checkpoint() {
 void Run::prove_checkpoint() {
   if (!saver_.is_unproven() || !has_data()) return;
   const std::int64_t step = steps_done_ - 1;
-  const data::TokenBatch batch = data_->micro_batch(step, 0, session_.place().at(Axis::Data));
+  const data::TokenBatch batch = data_->micro_batch(step, 0);
   MicroBatch seen = on_device(step, 0, batch);
   seen.training = false;
   const at::Device device = session_.store().device();

@@ -3,6 +3,7 @@
 #include <link.h>
 #include <strata/error.hpp>
 #include <strata/fingerprint.hpp>
+#include <strata/split_mix.hpp>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +15,6 @@
 #include "checkpoint/content.hpp"
 #include "config/keys.hpp"
 #include "data/file.hpp"
-#include "interface/src/split_mix.hpp"
 
 namespace strata::run {
 

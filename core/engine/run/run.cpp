@@ -18,14 +18,22 @@
 
 namespace strata::run {
 
+namespace {
+
+data::BatchPlan batch_plan(const config::RunConfig& config, int rank) {
+  return {config.train.micro_batch, config.parallel.size(Axis::Data), config.train.accumulation,
+          place_of(config.parallel.mesh, rank).at(Axis::Data)};
+}
+
+}  // namespace
+
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
-                       const stage::NamedPlugin<DataSource>& plugin) {
+                       const stage::NamedPlugin<DataSource>& plugin, int rank) {
   const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
   SampleRequest request{config.model.seq_len, 0, static_cast<std::uint64_t>(config.train.seed)};
   request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
   data::TokenSource source(*plugin.plugin, plugin.name, data.path);
-  return {data::OrderedSamples(std::move(source), data.order, request, data.document_end),
-          data::BatchPlan{config.train.micro_batch, config.parallel.size(Axis::Data), config.train.accumulation}};
+  return {data::OrderedSamples(std::move(source), data.order, request, data.document_end), batch_plan(config, rank)};
 }
 
 void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary) {
@@ -157,7 +165,7 @@ std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
   strata_check(has_data(), "a run without data reads none");
   std::vector<data::TokenBatch> batches;
   for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
-    batches.push_back(data_->micro_batch(step, micro_batch, session_.place().at(Axis::Data)));
+    batches.push_back(data_->micro_batch(step, micro_batch));
   return batches;
 }
 
@@ -187,9 +195,8 @@ step::StepInput Run::scalars(std::int64_t step) const {
 
 MicroBatch Run::on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
   const at::Device device = session_.store().device();
-  const std::int64_t run = micro_batch * config_.parallel.size(Axis::Data) + session_.place().at(Axis::Data);
   return {batch.tokens.to(device), batch.targets.to(device),
-          step * config_.train.global_batch + run * config_.train.micro_batch};
+          step * config_.train.global_batch + batch_plan(config_, place_.rank).place_in_batch(micro_batch)};
 }
 
 int Run::agree_to_stop() {

@@ -23,10 +23,10 @@
 
 namespace strata::run {
 
-// Opens the tokens of `data` (config.data or the validation's, which names `plugin`), cut into micro-batches by the
-// config. The plugin must outlive the loader. Throws UserError.
+// Opens the tokens of `data` (config.data or the validation's, which names `plugin`), cut into the micro-batches of
+// `rank` by the config. The plugin must outlive the loader. Throws UserError.
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
-                       const stage::NamedPlugin<DataSource>& plugin);
+                       const stage::NamedPlugin<DataSource>& plugin, int rank);
 
 // Throws UserError for a document end, of the config's `section`, outside the model's vocabulary. [any rank]
 void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary);

@@ -57,11 +57,10 @@ void take_saved_model(resolve::ResolvedRun& run, const std::string& path) {
         "{} is {}, and {} was saved with {}: another model of the same weights; leave {} out to evaluate the saved one",
         key, config::to_text(taken.value(others.front())), folder, config::to_text(theirs.value(others.front())), key);
   }
+  for (const std::string& option : theirs.names())
+    if (config::to_text(model.options.value(option)) != config::to_text(taken.value(option)))
+      run.config.origins[key_of(model, option)] = folder;
   model.options = taken;
-  for (config::Resolved& row : run.config.listing)
-    for (const std::string& option : theirs.names())
-      if (row.path == key_of(model, option) && config::to_text(row.value) != config::to_text(taken.value(option)))
-        row = {row.path, taken.value(option), folder};
 }
 
 void check_kept_model(const config::RunConfig& config, plugins::PluginRegistry& registry,

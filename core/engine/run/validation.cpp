@@ -49,12 +49,12 @@ std::optional<report::ValidationResult> Validation::run(const Progress& progress
 std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batches) const {
   const config::TrainConfig& train = config_.train;
   const std::int64_t left = std::min(train.global_batch, samples_ - first);
-  const std::int64_t data = session_.place().at(Axis::Data);
+  const data::BatchPlan& plan = loader_.plan();
   const at::Device device = session_.store().device();
   std::int64_t valid = 0;
-  for (std::int64_t m = 0; m < divide_up(left, train.micro_batch * config_.parallel.size(Axis::Data)); ++m) {
-    const data::TokenBatch batch = loader_.micro_batch(first / train.global_batch, m, data);
-    const std::int64_t sample = first + (m * config_.parallel.size(Axis::Data) + data) * train.micro_batch;
+  for (std::int64_t m = 0; m < divide_up(left, plan.ranks * plan.micro_batch); ++m) {
+    const data::TokenBatch batch = loader_.micro_batch(first / train.global_batch, m);
+    const std::int64_t sample = first + plan.place_in_batch(m);
     const std::int64_t real = std::clamp<std::int64_t>(samples_ - sample, 0, train.micro_batch);
     batch.targets.narrow(0, real, train.micro_batch - real).fill_(data::ignored_target);
     valid += batch.targets.ne(data::ignored_target).sum().item<std::int64_t>();

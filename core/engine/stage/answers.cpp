@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "plugins/plugin_call.hpp"
+#include "stage/units.hpp"
 #include "state/parameter_sums.hpp"
 
 namespace strata::stage {
@@ -49,6 +50,7 @@ config::Answers ask_features(const PluginSet& plugins, const RankPlace& place, c
   answers.needs_sums = std::ranges::any_of(sums_of_round(plugins, place, layers), [](bool sums) { return sums; });
   answers.trains_elsewhere =
       ask(plugins.optimizer, "trains_elsewhere()", [&] { return plugins.optimizer->trains_elsewhere(); });
+  answers.split_unit = split_unit(plugins.optimizer, place, layers.model());
   answers.exchanges = plugins.own_exchange.optimizer() != nullptr;
   answers.leaves_gradients = plugins.own_exchange.partitioner_can();
   answers.owns_all = answers.leaves_gradients && plugins.own_exchange.owns_all();

@@ -8,11 +8,12 @@ namespace strata::stage {
 
 Groups::Groups(const Setup& setup) : provider_(setup.groups), stop_(setup) {
   const auto& [mesh, place] = std::tie(setup.place.mesh, setup.place.coordinates);
-  const auto along = [&](const char* name, const std::vector<Axis>& axes) -> CheckedGroup& {
-    return make(name, group::request_along(mesh, place, name, axes));
+  const auto along = [&](std::string_view name, const std::vector<Axis>& axes) -> CheckedGroup& {
+    return make(std::string(name), group::request_along(mesh, place, std::string(name), axes));
   };
   world_ = &along("world", axes_without({}));
-  if (setup.place.tensor_ranks() > 1) tensor_ = &along("tensor", {Axis::Tensor});
+  for (const Axis axis : axes_where(&AxisInfo::shares_layers))
+    if (mesh.size(axis) > 1) of_layers_.set(axis, along(name_of(axis), {axis}));
   pipeline_ = &along("pipeline", {Axis::Pipeline});
   const NamedPlugin<Partitioner>& partitioner = setup.plugins.partitioner;
   const auto call = [&](const auto& work) {

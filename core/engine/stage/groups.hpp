@@ -6,6 +6,7 @@
 #include <string>
 
 #include "group/group_plan.hpp"
+#include "stage/linear.hpp"
 #include "stage/setup.hpp"
 
 namespace strata::stage {
@@ -20,7 +21,8 @@ class Groups {
   Group& world() const { return *world_; }
   // Returns this rank's pipeline: group rank = stage.
   CheckedGroup& pipeline() const { return *pipeline_; }
-  Group* tensor() const { return tensor_; }  // ranks that share the layers; null: no tensor parallelism
+  const LayerGroups& of_layers() const { return of_layers_; }
+  Group* tensor() const { return of_layers_.along(Axis::Tensor); }  // null: no tensor parallelism
 
   // Connects another group, once. [collective] over its members
   CheckedGroup& make(const std::string& name, const group::GroupRequest& request);
@@ -35,7 +37,7 @@ class Groups {
   group::GroupProvider& provider_;
   std::map<std::string, std::unique_ptr<CheckedGroup>> groups_;
   Group* world_;
-  Group* tensor_ = nullptr;
+  LayerGroups of_layers_;
   CheckedGroup* pipeline_;
   const PluginsStop stop_;
 };

@@ -48,7 +48,7 @@ void configure(const Setup& setup) {
 
 Layers::Layers(const Setup& setup, Memory& memory, Groups& groups)
     : linear_(*setup.plugins.precision, setup.plugins.precision.name, setup.place.rank, setup.place.batch,
-              groups.tensor()),
+              groups.of_layers()),
       tensor_ranks_(setup.place.tensor_ranks()),
       partitions_inputs_(setup.config.partitions_inputs && tensor_ranks_ > 1),
       stop_(setup) {

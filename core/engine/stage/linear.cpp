@@ -97,28 +97,28 @@ at::Tensor Linear::linear(const at::Tensor& x, const Parameter& w, const Paramet
 }
 
 Tensors Linear::column_linear(const at::Tensor& x, const std::vector<Weight>& weights) {
-  return Node::of(*this, x, weights, tensor_ != nullptr, false);
+  return Node::of(*this, x, weights, along_tensor() != nullptr, false);
 }
 
 at::Tensor Linear::row_linear(const at::Tensor& x, const Weight& weight) {
-  return Node::of(*this, x, {weight}, false, tensor_ != nullptr)[0];
+  return Node::of(*this, x, {weight}, false, along_tensor() != nullptr)[0];
 }
 
 Linear::Passage Linear::gather(const at::Tensor& stream) const {
   if (!batch_.sequence_parallel) return {PendingRows(stream, {})};
   const std::int64_t bytes = batch_.rows() * stream.size(1) * static_cast<std::int64_t>(stream.element_size());
-  return {gather_rows(*tensor_, stream, batch_.rows()), timed_bytes(stream, Collective::AllGather, bytes)};
+  return {gather_rows(*along_tensor(), stream, batch_.rows()), timed_bytes(stream, Collective::AllGather, bytes)};
 }
 
 Linear::Passage Linear::sum(const at::Tensor& all) const {
   const auto bytes = static_cast<std::int64_t>(all.nbytes());
   if (batch_.sequence_parallel)
-    return {sum_into_parts(*tensor_, all), timed_bytes(all, Collective::ReduceScatter, bytes)};
-  return {sum_rows(*tensor_, all), timed_bytes(all, Collective::AllReduce, bytes)};
+    return {sum_into_parts(*along_tensor(), all), timed_bytes(all, Collective::ReduceScatter, bytes)};
+  return {sum_rows(*along_tensor(), all), timed_bytes(all, Collective::AllReduce, bytes)};
 }
 
 std::int64_t Linear::timed_bytes(const at::Tensor& tensor, Collective collective, std::int64_t whole) const {
-  return tensor.is_cpu() ? logical_bytes(collective, whole, tensor_->size()) : 0;
+  return tensor.is_cpu() ? logical_bytes(collective, whole, along_tensor()->size()) : 0;
 }
 
 at::Tensor Linear::wait(Passage passage, bool beside) {

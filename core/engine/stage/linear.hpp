@@ -8,6 +8,7 @@
 #include <strata/precision_policy.hpp>
 #include <strata/rows.hpp>
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +17,16 @@
 #include "stage/tensor_times.hpp"
 
 namespace strata::stage {
+
+// Groups of the ranks that compute each layer together, by axis; null: none.
+class LayerGroups {
+ public:
+  Group* along(Axis axis) const { return groups_[static_cast<std::size_t>(axis)]; }
+  void set(Axis axis, Group& group) { groups_[static_cast<std::size_t>(axis)] = &group; }
+
+ private:
+  std::array<Group*, axes.size()> groups_{};
+};
 
 // Weight gradients that a split backward left for later. A pointer is null if its gradient is not due.
 struct WeightGradient {
@@ -28,13 +39,14 @@ struct WeightGradient {
 // The engine's ModelContext.
 class Linear final : public ModelContext {
  public:
-  // Binds a policy. `name`: its name in messages, "precision/bf16". `tensor`: the group over which rows and columns of
-  // weights are cut, see [Note: tensor parallelism]; null: none are.
-  Linear(PrecisionPolicy& policy, std::string name, int rank, const BatchShape& batch = {}, Group* tensor = nullptr)
-      : policy_(policy), name_(std::move(name)), rank_(rank), batch_(batch), tensor_(tensor) {}
+  // Binds a policy. `name`: its name in messages, "precision/bf16". Rows and columns of weights are cut over the tensor
+  // group of `groups`, see [Note: tensor parallelism].
+  Linear(PrecisionPolicy& policy, std::string name, int rank, const BatchShape& batch = {},
+         const LayerGroups& groups = {})
+      : policy_(policy), name_(std::move(name)), rank_(rank), batch_(batch), groups_(groups) {}
 
   const BatchShape& batch() const override { return batch_; }
-  Group* tensor_group() override { return tensor_; }
+  Group* group(Axis axis) override { return groups_.along(axis); }
   at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b = nullptr) override;
   Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override;
   at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override;
@@ -73,6 +85,7 @@ class Linear final : public ModelContext {
   };
   Passage gather(const at::Tensor& stream) const;
   Passage sum(const at::Tensor& all) const;
+  Group* along_tensor() const { return groups_.along(Axis::Tensor); }
   std::int64_t timed_bytes(const at::Tensor& tensor, Collective collective, std::int64_t whole) const;
   // Waits for a collective. `beside`: a product ran since it was started.
   at::Tensor wait(Passage passage, bool beside);
@@ -88,7 +101,7 @@ class Linear final : public ModelContext {
   std::string name_;
   int rank_;
   BatchShape batch_;
-  Group* tensor_;
+  LayerGroups groups_;
   std::vector<WeightGradient>* left_ = nullptr;
   std::map<const c10::TensorImpl*, at::Tensor> unwritten_;  // buffers by parameter
   TensorTimes times_;

@@ -3,6 +3,7 @@
 #include <strata/mesh.hpp>
 #include <strata/model.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -45,9 +46,11 @@ struct RankPlace {
 
   int stage() const { return coordinates.at(Axis::Pipeline); }
   int tensor_ranks() const { return mesh.size(Axis::Tensor); }
-  // Returns the valid tokens that this rank counts for the run, out of those it read: every stage reads the same ones.
+  // Returns the valid tokens that this rank counts for the run, out of those it read: several ranks read the same ones.
   std::int64_t counted(std::int64_t valid_tokens) const {
-    return stage() == 0 && coordinates.at(Axis::Tensor) == 0 ? valid_tokens : 0;
+    return std::ranges::all_of(axes_where(&AxisInfo::same_tokens), [&](Axis axis) { return coordinates.at(axis) == 0; })
+               ? valid_tokens
+               : 0;
   }
 };
 

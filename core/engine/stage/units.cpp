@@ -10,10 +10,9 @@ namespace strata::stage {
 
 namespace {
 
-std::int64_t unit_of(const Setup& setup, const ParameterInfo& parameter) {
+std::int64_t unit_of(const NamedPlugin<Optimizer>& optimizer, const RankPlace& place, const ParameterInfo& parameter) {
   if (!parameter.trainable) return 1;
-  const NamedPlugin<Optimizer>& optimizer = setup.plugins.optimizer;
-  const std::int64_t unit = plugins::plugin_call(optimizer.name, "unit()", setup.place.rank,
+  const std::int64_t unit = plugins::plugin_call(optimizer.name, "unit()", place.rank,
                                                  [&] { return optimizer->unit(PieceInfo::whole(parameter)); });
   if (unit < 1)
     throw Bug("{} updates {} in units of {} elements; a unit has at least one", optimizer.name, parameter.name, unit);
@@ -32,25 +31,22 @@ std::int64_t unit_in_part(const ParameterCut& cut, std::int64_t unit, bool of_pa
 }  // namespace
 
 std::int64_t unit_in_part(const Setup& setup, const ParameterInfo& parameter) {
-  return unit_in_part({parameter, setup.place.tensor_ranks()}, unit_of(setup, parameter), true);
+  return unit_in_part({parameter, setup.place.tensor_ranks()}, unit_of(setup.plugins.optimizer, setup.place, parameter),
+                      true);
 }
 
-void check_units(const Setup& setup, const std::vector<LayerInfo>& layers) {
-  const int ranks = setup.place.tensor_ranks();
-  if (ranks == 1 || !setup.trains()) return;
-  const NamedPlugin<Optimizer>& optimizer = setup.plugins.optimizer;
+std::string split_unit(const NamedPlugin<Optimizer>& optimizer, const RankPlace& place,
+                       const std::vector<LayerInfo>& layers) {
+  const int ranks = place.tensor_ranks();
+  if (ranks == 1) return "";
   const bool of_parts = dynamic_cast<TensorUnits*>(optimizer.plugin) != nullptr;
   for (const LayerInfo& layer : layers)
     for (const ParameterInfo& parameter : layer.parameters) {
-      const std::int64_t unit = unit_of(setup, parameter);
-      if (unit_in_part({parameter, ranks}, unit, of_parts) > 0) continue;
-      throw UserError(
-          "parallel.tensor is {}, and {} updates {} neighbouring elements of {} together, which would be split over "
-          "ranks; "
-          "set "
-          "parallel.tensor to 1, or choose an optimizer that updates each element by itself",
-          ranks, optimizer.name, unit, parameter.name);
+      const std::int64_t unit = unit_of(optimizer, place, parameter);
+      if (unit_in_part({parameter, ranks}, unit, of_parts) == 0)
+        return format("updates {} neighbouring elements of {} together", unit, parameter.name);
     }
+  return "";
 }
 
 }  // namespace strata::stage

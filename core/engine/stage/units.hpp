@@ -4,6 +4,7 @@
 #include <strata/model.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "stage/setup.hpp"
@@ -14,7 +15,9 @@ namespace strata::stage {
 // optimizer. [any rank]
 std::int64_t unit_in_part(const Setup& setup, const ParameterInfo& parameter);
 
-// Throws UserError, on all ranks alike, if tensor-parallel ranks would have parts of a unit. [any rank]
-void check_units(const Setup& setup, const std::vector<LayerInfo>& layers);
+// Returns the first unit of a trained parameter that tensor-parallel ranks would have parts of: "updates 6 neighbouring
+// elements of w together"; empty: none. Throws as unit_in_part(). [any rank]
+std::string split_unit(const NamedPlugin<Optimizer>& optimizer, const RankPlace& place,
+                       const std::vector<LayerInfo>& layers);
 
 }  // namespace strata::stage

@@ -4,13 +4,13 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
 #include <strata/error.hpp>
+#include <strata/split_mix.hpp>
 
 #include <algorithm>
 
 #include "config/conflicts.hpp"
 #include "group/group_plan.hpp"
 #include "group/numbers.hpp"
-#include "interface/src/split_mix.hpp"
 #include "plugins/plugin_call.hpp"
 #include "stage/answers.hpp"
 #include "stage/fragments.hpp"
@@ -93,7 +93,7 @@ void Updates::connect_own_exchange(const Setup& setup, Memory& memory, Groups& g
   ExchangingOptimizer* const exchanging = exchange_.optimizer();
   if (exchanging == nullptr) return;
   own_ = std::make_unique<OwnGradients>(values_.layout(), holders_, *exchanging, *calls_);
-  const int ranks = setup.place.mesh.size(Axis::Data);
+  const int ranks = setup.place.mesh.data_parallel();
   if (ranks == 1) return;
   GroupSpec all{Groups::exchange, {{}}};
   for (int rank = 0; rank < ranks; ++rank) all.members.front().push_back(rank);

@@ -19,7 +19,6 @@ void connect_units(const Setup& setup, Group* tensor) {
 }
 
 state::Layout lay_out(const Setup& setup, Memory& memory, Groups& groups, const Layers& layers) {
-  check_units(setup, layers.model());
   connect_units(setup, groups.tensor());
   std::vector<Layer*> own;
   std::vector<int> numbers;

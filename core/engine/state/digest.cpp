@@ -2,12 +2,11 @@
 
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
+#include <strata/split_mix.hpp>
 #include <strata/vector_clones.hpp>
 
 #include <atomic>
 #include <utility>
-
-#include "interface/src/split_mix.hpp"
 
 namespace strata::state {
 

@@ -2,10 +2,9 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/full.h>
+#include <strata/split_mix.hpp>
 
 #include <mutex>
-
-#include "interface/src/split_mix.hpp"
 
 namespace strata::step {
 

@@ -12,6 +12,13 @@ std::vector<Axis> axes_without(std::initializer_list<Axis> left_out) {
   return others;
 }
 
+std::vector<Axis> axes_where(bool AxisInfo::*fact) {
+  std::vector<Axis> found;
+  for (const AxisInfo& info : axis_table)
+    if (info.*fact) found.push_back(info.axis);
+  return found;
+}
+
 std::string text_of(const MeshShape& shape) {
   std::string text;
   for (const Axis axis : axes) text += format("{}{} {}", text.empty() ? "" : " x ", name_of(axis), shape.size(axis));
@@ -48,6 +55,16 @@ std::vector<int> ranks_along(const MeshShape& shape, const MeshPlace& place, con
     if (same) ranks.push_back(rank);
   }
   return ranks;
+}
+
+std::vector<int> data_parallel_ranks(const MeshShape& shape, const MeshPlace& place) {
+  return ranks_along(shape, place, axes_where(&AxisInfo::same_parameters));
+}
+
+int data_parallel_rank(const MeshShape& shape, const MeshPlace& place) {
+  int index = 0;
+  for (const Axis axis : axes_where(&AxisInfo::same_parameters)) index = index * shape.size(axis) + place.at(axis);
+  return index;
 }
 
 }  // namespace strata

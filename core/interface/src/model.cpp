@@ -4,7 +4,7 @@ namespace strata {
 
 ModelContext::~ModelContext() = default;
 
-Group* ModelContext::tensor_group() {
+Group* ModelContext::group(Axis) {
   return nullptr;
 }
 

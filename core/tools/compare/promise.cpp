@@ -6,6 +6,7 @@
 #include <set>
 
 #include "config/keys.hpp"
+#include "config/listing.hpp"
 
 namespace strata::compare {
 
@@ -16,9 +17,9 @@ using plugins::Equivalence;
 // The keys whose values differ, those that one of the runs lacks among them.
 std::set<std::string> differing_keys(const config::RunConfig& run, const config::RunConfig& baseline) {
   std::map<std::string, std::string> values;
-  for (const config::Resolved& row : baseline.listing) values[row.path] = config::to_text(row.value);
+  for (const config::Resolved& row : config::listing(baseline)) values[row.path] = config::to_text(row.value);
   std::set<std::string> keys;
-  for (const config::Resolved& row : run.listing) {
+  for (const config::Resolved& row : config::listing(run)) {
     const auto found = values.find(row.path);
     if (found == values.end() || found->second != config::to_text(row.value)) keys.insert(row.path);
     if (found != values.end()) values.erase(found);

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "config/listing.hpp"
 #include "data/file.hpp"
 #include "plugins/engine_plugins.hpp"
 #include "resolve/dialect.hpp"
@@ -83,7 +84,7 @@ void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std:
     const auto registry = plugins::open_registry(run.plugin_path);
     return write_learning_rates(step::RunLearningRate(run, *registry), format, output);
   }
-  print_listing(run.listing, format, output);
+  print_listing(config::listing(run), format, output);
 }
 
 void config_convert(const ConfigShow& arguments, std::shared_ptr<plugins::PluginRegistry> registry,

@@ -1,14 +1,13 @@
 #include "tools/sample/next_token.hpp"
 
 #include <strata/error.hpp>
+#include <strata/split_mix.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include "interface/src/split_mix.hpp"
 
 namespace strata::sample {
 

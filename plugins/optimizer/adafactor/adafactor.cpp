@@ -30,7 +30,8 @@ using namespace strata;
          "Exponent of the second moment's update weight: the new squared gradient has the weight step^beta2_decay. " \
          "-1: the mean over all steps.")                                                                             \
   OPTION(numbers, eps, "[1.1920929e-07, 0.001]", "min=0", "",                                                        \
-         "Lower bounds: of the mean second moment, and of the parameter's root mean square, which scales the step.") \
+         "Two lower bounds. First: of the mean second moment. Second: of the parameter's root mean square, which "   \
+         "scales the step.")                                                                                         \
   OPTION(number, d, 1.0, "min=1", "", "Clipping threshold: maximum root mean square of a parameter's update.")       \
   OPTION(number, weight_decay, 0.0, "min=0", "",                                                                     \
          "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x weight_decay.")

@@ -37,9 +37,10 @@ using namespace strata;
          "Weight decay: each step also subtracts learning rate x weight_decay x parameter.")                           \
   OPTION(                                                                                                              \
       integer, freeze_step, 100'000, "min=1", "updates",                                                               \
-      "Warm-up updates, which are Adam's and sum full gradients; 15 to 25 % of a run in the paper. After the warm-up " \
-      "the second moment is frozen, and ranks exchange signs of momenta, a sixteenth of the bytes of fp16 gradients. " \
-      "From then on the reported norm is the root of the sum of the squares of all ranks' own gradients.")
+      "Number of warm-up updates, which are Adam's with full gradient sums; 15 to 25 % of a run in the paper. After "  \
+      "the warm-up the second moment is frozen, and ranks exchange signs of momenta, a sixteenth of the bytes of "     \
+      "fp16 gradients. From then on, the reported norm is the root of the sum of the squared norms of all ranks' own " \
+      "gradients.")
 STRATA_OPTIONS(OnebitAdamOptions, ONEBIT_ADAM_OPTIONS)
 
 using Step = toolbox::SignAdamStep;

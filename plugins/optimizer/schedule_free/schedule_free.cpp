@@ -23,18 +23,18 @@ namespace {
 
 using namespace strata;
 
-#define SCHEDULE_FREE_OPTIONS(OPTION)                                                                               \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                         \
-         "Interpolation of the weights at which gradients are computed, between the stepped weights (0) and their " \
-         "average (1), and decay rate of the second moment. Both below 1.")                                         \
-  STRATA_EPSILON_OPTION(OPTION)                                                                                     \
-  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                    \
-         "Decoupled weight decay: each step subtracts learning rate x weight_decay x the weights at which the "     \
-         "gradient was computed.")                                                                                  \
-  OPTION(number, r, 0.0, "min=0", "",                                                                               \
-         "Exponent of the update's number, counted from 1, in its weight in the average.")                          \
-  OPTION(number, weight_lr_power, 2.0, "min=0", "",                                                                 \
-         "Exponent of the largest learning rate so far in an update's weight in the average.")
+#define SCHEDULE_FREE_OPTIONS(OPTION)                                                                             \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                       \
+         "Two numbers below 1. First: place of the weights at which gradients are computed, between the stepped " \
+         "weights (0) and their average (1). Second: decay rate of the second moment.")                           \
+  STRATA_EPSILON_OPTION(OPTION)                                                                                   \
+  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                  \
+         "Decoupled weight decay: each step subtracts learning rate x weight_decay x the weights at which the "   \
+         "gradient was computed.")                                                                                \
+  OPTION(number, r, 0.0, "min=0", "",                                                                             \
+         "Exponent of the averaging: update t, from 1, has the weight t^r x (largest learning rate so "           \
+         "far)^weight_lr_power.")                                                                                 \
+  OPTION(number, weight_lr_power, 2.0, "min=0", "", "Exponent of the learning rate in the averaging; see r.")
 STRATA_OPTIONS(ScheduleFreeOptions, SCHEDULE_FREE_OPTIONS)
 
 // `Share`: float, or a tensor [] where the host does not know it.

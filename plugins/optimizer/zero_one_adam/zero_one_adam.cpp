@@ -47,14 +47,14 @@ using namespace strata;
   OPTION(number, weight_decay, 0.0, "min=0", "",                                                                       \
          "Weight decay: each step also subtracts learning rate x weight_decay x parameter.")                           \
   OPTION(integer, var_freeze_step, 100'000, "min=1", "updates",                                                        \
-         "Updates before the second moment is frozen, such as those of the learning rate's warm-up. Until then, "      \
-         "ranks exchange gradients or their signs. Afterwards, they take local steps and exchange the signs of their " \
-         "weight changes. Once not every update sums gradients, the reported norm is the root of the sum of the "      \
-         "squares of all ranks' own gradients.")                                                                       \
+         "Number of updates before the second moment is frozen, such as the length of the learning rate's warm-up. "   \
+         "Until then, ranks exchange gradients or their signs. Afterwards, they take local steps and exchange the "    \
+         "signs of their weight changes. From the first exchange of signs on, the reported norm is the root of the "   \
+         "sum of the squared norms of all ranks' own gradients.")                                                      \
   OPTION(integer, var_update_scaler, 16, "min=1", "updates",                                                           \
          "Growth of the interval between updates of the second moment, which sum full gradients. The interval starts " \
-         "at 1 and doubles after this number of them. All other updates exchange signs, a sixteenth of the bytes of "  \
-         "fp16 gradients.")                                                                                            \
+         "at 1 and doubles after this number of such updates. All other updates exchange signs, a sixteenth of the "   \
+         "bytes of fp16 gradients.")                                                                                   \
   OPTION(integer, local_step_scaler, 32'678, "min=1", "updates",                                                       \
          "Growth of the interval between exchanges after var_freeze_step. The interval starts at 1 and doubles after " \
          "this number of updates. A suitable value is the number of updates in which the learning rate halves, "       \

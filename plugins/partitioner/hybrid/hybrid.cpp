@@ -43,15 +43,15 @@ class Hybrid final : public toolbox::ShardedPartitioner {
       : ShardedPartitioner(settings(context, options)), name_(context.plugin_name()), options_(options) {}
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    const int size = checked_size(mesh.size(Axis::Data));
+    const int size = checked_size(mesh.data_parallel());
     GroupSpec adjacent{options_.secondary_shard ? "secondary" : "shard", {}};
     GroupSpec across{options_.secondary_shard ? "shard" : "replicate", {}};
-    for (int begin = 0; begin < mesh.size(Axis::Data); begin += size) adjacent.members.push_back(ranks(begin, size, 1));
+    for (int begin = 0; begin < mesh.data_parallel(); begin += size) adjacent.members.push_back(ranks(begin, size, 1));
     if (options_.secondary_shard)
-      across.members.push_back(ranks(0, mesh.size(Axis::Data), 1));
+      across.members.push_back(ranks(0, mesh.data_parallel(), 1));
     else
       for (int begin = 0; begin < size; ++begin)
-        across.members.push_back(ranks(begin, mesh.size(Axis::Data) / size, size));
+        across.members.push_back(ranks(begin, mesh.data_parallel() / size, size));
     return {adjacent, across};
   }
 

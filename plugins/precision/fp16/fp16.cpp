@@ -31,7 +31,7 @@ using namespace strata;
   OPTION(number, min_loss_scale, 1, "min=1e-30", "",                                                                   \
          "Minimum dynamic scale; an overflow at this scale stops the run.")                                            \
   OPTION(integer, max_consecutive_skips, 40, "min=0", "steps",                                                         \
-         "Maximum consecutive steps with non-finite gradients, which are skipped; the run stops after more.")
+         "Maximum number of consecutive steps skipped for non-finite gradients; one more stops the run.")
 STRATA_OPTIONS(Fp16Options, FP16_OPTIONS)
 
 at::ScalarType dtype_of(const std::string& name) {

@@ -24,13 +24,16 @@ using fp8::Packed;
 #define FP8_OPTIONS(OPTION)                                                                                            \
   OPTION(text, scaling, "current", "one_of=current|delayed", "",                                                       \
          "Source of an operand's scale. current: its own largest magnitude; delayed: its largest magnitude on any "    \
-         "rank in the last steps.")                                                                                    \
-  OPTION(integer, history, 16, "min=1,max=1024", "steps", "Number of last steps that scaling: delayed covers.")        \
+         "rank in the previous steps.")                                                                                \
+  OPTION(integer, history, 16, "min=1,max=1024", "steps",                                                              \
+         "Number of previous steps whose magnitudes scaling: "                                                         \
+         "delayed uses.")                                                                                              \
   OPTION(text, gather, "bf16", "one_of=bf16|fp8", "",                                                                  \
          "Format of gathered weights. fp8: weights of 8-bit matmuls are sent in 8 bits, half the bytes, with the "     \
          "scale of their largest magnitude on any rank. They are rounded once per gather instead of once per matmul, " \
-         "to the same numbers, so no loss changes. With scaling: delayed, their scale is that of their own "           \
-         "magnitude. A stage that keeps weights whole then stores this rank's shard twice; ddp gathers no weights.")   \
+         "to the same numbers, so no loss changes. With scaling: delayed, the scale of gathered weights is still "     \
+         "that of their current magnitude. ZeRO stages 1 and 2, which keep weights whole, then store this rank's "     \
+         "shard twice; ddp gathers no weights.")                                                                       \
   STRATA_EIGHT_BIT_OPTIONS(OPTION)
 STRATA_OPTIONS(Fp8Options, FP8_OPTIONS)
 

@@ -23,15 +23,15 @@ namespace {
 
 using namespace strata;
 
-#define PIPEDREAM_OPTIONS(OPTION)                                                                                      \
-  OPTION(text, version, "stash", "one_of=stash|vertical|2bw", "",                                                      \
-         "Weight version of a micro-batch. stash: the newest of each stage; vertical: on every stage, the version "    \
-         "that was the newest on the first stage when the micro-batch entered; 2bw: on every stage, the version one "  \
-         "update old. Old weights cost loss: in arXiv:2606.30634 a delay of one update harms AdamW, but hardly Muon. " \
-         "Compare with 1f1b.")                                                                                         \
-  OPTION(integer, micro_batches_per_update, 0, "min=0,max=1e9", "micro-batches",                                       \
-         "Micro-batches per update, which uses their mean gradient; must divide train.accumulation. 0: one; with 2bw " \
-         "the number of stages, which is its minimum.")
+#define PIPEDREAM_OPTIONS(OPTION)                                                                                     \
+  OPTION(text, version, "stash", "one_of=stash|vertical|2bw", "",                                                     \
+         "Weight version of a micro-batch. stash: the newest of each stage; vertical: on every stage, the version "   \
+         "that was the newest on the first stage when the micro-batch entered; 2bw: on every stage, the version one " \
+         "update old. Old weights raise the loss: in arXiv:2606.30634 a delay of one update harms AdamW, but hardly " \
+         "Muon. Compare with 1f1b.")                                                                                  \
+  OPTION(integer, micro_batches_per_update, 0, "min=0,max=1e9", "micro-batches",                                      \
+         "Micro-batches per update, which uses their mean gradient; must divide train.accumulation. 0: the minimum, " \
+         "which is the number of stages with 2bw, otherwise one.")
 STRATA_OPTIONS(PipedreamOptions, PIPEDREAM_OPTIONS)
 
 class Pipedream final : public Scheduler {

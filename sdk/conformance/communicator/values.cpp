@@ -19,14 +19,6 @@ namespace {
 constexpr std::int64_t margin = 32;  // elements
 constexpr int marked = 77;
 
-// SplitMix64's finalizer (Steele, Lea, Flood 2014): every input bit reaches every output bit.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 double unit_of(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBFloat16:
@@ -50,17 +42,18 @@ std::string number(double value) {
 }  // namespace
 
 at::Tensor drawn_values(std::uint64_t seed, int rank, std::int64_t elements, at::ScalarType dtype) {
-  std::uint64_t state = mix(seed ^ mix(static_cast<std::uint64_t>(rank) ^ mix(static_cast<std::uint64_t>(elements))));
+  std::uint64_t state =
+      split_mix(seed ^ split_mix(static_cast<std::uint64_t>(rank) ^ split_mix(static_cast<std::uint64_t>(elements))));
   if (c10::isIntegralType(dtype, false)) {
     const at::Tensor values = at::empty({elements}, at::kLong);
     auto* const data = values.mutable_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < elements; ++i) data[i] = static_cast<std::int64_t>(mix(++state)) >> 8;
+    for (std::int64_t i = 0; i < elements; ++i) data[i] = static_cast<std::int64_t>(split_mix(++state)) >> 8;
     return values.to(dtype);
   }
   const at::Tensor values = at::empty({elements}, at::kDouble);
   auto* const data = values.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < elements; ++i) {
-    const std::uint64_t bits = mix(++state);
+    const std::uint64_t bits = split_mix(++state);
     const double part = static_cast<double>(static_cast<std::int64_t>(bits)) * 0x1p-63;  // from -1 to 1
     data[i] = part * static_cast<double>(1 << (bits & 7U));
   }

@@ -330,8 +330,8 @@ void draw_course(Draws& draws, const Lookahead& lookahead, PartitionWorld& world
 
 std::string to_string(const PartitionWorld& world) {
   const MeshShape& mesh = world.ranks.mesh;
-  std::string text = count(mesh.size(Axis::Data), "data-parallel rank");
-  if (mesh.size() > mesh.size(Axis::Data))
+  std::string text = count(mesh.data_parallel(), "data-parallel rank");
+  if (mesh.size() > mesh.data_parallel())
     text += format(" of pipeline stage {} and tensor rank {} in a mesh of {}", world.ranks.place.at(Axis::Pipeline),
                    world.ranks.place.at(Axis::Tensor), text_of(mesh));
   text += " with " + to_string(world.options) + "; flat parameters of";

@@ -45,7 +45,7 @@ bool same(const std::vector<GroupSpec>& left, const std::vector<GroupSpec>& righ
 void check_groups(Subject& subject, const PartitionWorld& world) {
   const MeshShape& mesh = world.ranks.mesh;
   std::vector<GroupSpec> first;
-  for (int rank = 0; rank < mesh.size(Axis::Data); ++rank) {
+  for (int rank = 0; rank < mesh.data_parallel(); ++rank) {
     const auto asked = subject.make<Partitioner>(world.options, world.ranks.in_the_run(rank), mesh);
     const std::vector<GroupSpec> groups = asked->groups(mesh);
     require(same(groups, asked->groups(mesh)), "groups() gives other groups the second time");
@@ -56,7 +56,7 @@ void check_groups(Subject& subject, const PartitionWorld& world) {
   std::set<std::string> names;
   for (const GroupSpec& spec : first) {
     require(names.insert(spec.name).second, "two groups have the name '" + spec.name + "'");
-    check_group(spec, mesh.size(Axis::Data));
+    check_group(spec, mesh.data_parallel());
   }
 }
 

@@ -102,7 +102,7 @@ class BlockLayer final : public DecoderLayer {
     const int projections = shape->projections == DecoderShape::Projections::Apart ? 3 : 1;
     for (int i = 0; i < projections; ++i) projections_.push_back(next_linear(shape->projection_bias));
     attention_output_ = next_linear(shape->attention_output_bias);
-    if (block_.mlp == BlockShape::Mlp::SwiGlu) up_.push_back(next_linear(shape->mlp_bias));
+    if (BlockShape::is_gated(block_.mlp)) up_.push_back(next_linear(shape->mlp_bias));
     up_.push_back(next_linear(shape->mlp_bias));
     down_ = next_linear(shape->mlp_bias);
     if (shape->mlp_chunk > 0 && context.batch().sequence_parallel)

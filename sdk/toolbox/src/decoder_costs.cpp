@@ -38,7 +38,7 @@ LayerInfo describe_embedding(const DecoderShape& shape, const BatchShape& batch)
 LayerInfo describe_block(const DecoderShape& shape, int number, const BatchShape& batch) {
   const BlockShape& block = shape.blocks.at(static_cast<std::size_t>(number));
   const std::int64_t inner = shape.heads * shape.head_size, shared = shape.key_value_heads * shape.head_size;
-  const std::int64_t products = block.mlp == BlockShape::Mlp::SwiGlu ? 3 : 2;  // of the MLP: weights, and kept
+  const std::int64_t products = BlockShape::is_gated(block.mlp) ? 3 : 2;  // of the MLP: weights, and kept
   const double weights = static_cast<double>(shape.hidden * (2 * inner + 2 * shared + products * shape.intermediate));
   const double scores = 2.0 * static_cast<double>(batch.sequence_length * inner);
   const auto width = static_cast<std::int64_t>(c10::elementSize(batch.activation));

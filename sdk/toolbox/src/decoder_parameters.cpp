@@ -101,7 +101,7 @@ std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int numbe
   }
   list.add_linear(prefix + names.attention_output, shape.hidden, inner, {.dimension = 1, .unit = shape.head_size},
                   shape.attention_output_bias);
-  if (block.mlp == BlockShape::Mlp::SwiGlu)
+  if (BlockShape::is_gated(block.mlp))
     list.add_linear(prefix + names.gate, shape.intermediate, shape.hidden, cut_rows, shape.mlp_bias);
   list.add_linear(prefix + names.up, shape.intermediate, shape.hidden, cut_rows, shape.mlp_bias);
   list.add_linear(prefix + names.down, shape.hidden, shape.intermediate, cut_columns, shape.mlp_bias);

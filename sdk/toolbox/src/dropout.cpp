@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <strata/error.hpp>
+#include <strata/split_mix.hpp>
 #include <strata/toolbox/dropout.hpp>
 
 #include "floating_types.hpp"
@@ -14,21 +15,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// SplitMix64's finalizer (Steele, Lea, Flood 2014).
-constexpr std::uint64_t step = 0x9e3779b97f4a7c15U, first_factor = 0xbf58476d1ce4e5b9U,
-                        second_factor = 0x94d049bb133111ebU;
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * first_factor;
-  x = (x ^ (x >> 27)) * second_factor;
-  return x ^ (x >> 31);
-}
-// The same of int64 tensors, whose products wrap around and whose shifts copy the sign.
+// mix_bits() of int64 tensors, whose products wrap around and whose shifts copy the sign.
 at::Tensor mixed(at::Tensor x) {
   const auto shifted = [](const at::Tensor& of, int bits) {
     return of.__rshift__(bits).bitwise_and((std::int64_t{1} << (64 - bits)) - 1);
   };
-  x = x.bitwise_xor(shifted(x, 30)).mul(static_cast<std::int64_t>(first_factor));
-  x = x.bitwise_xor(shifted(x, 27)).mul(static_cast<std::int64_t>(second_factor));
+  x = x.bitwise_xor(shifted(x, 30)).mul(static_cast<std::int64_t>(mix_factors[0]));
+  x = x.bitwise_xor(shifted(x, 27)).mul(static_cast<std::int64_t>(mix_factors[1]));
   return x.bitwise_xor(shifted(x, 31));
 }
 
@@ -50,20 +43,20 @@ at::Tensor dropped(const at::Tensor& x, const Draws& draws) {
   const double factor = 1.0 / (1.0 - draws.probability);
   const std::int64_t below = threshold(draws.probability);
   if (!x.is_cpu()) {
-    const at::Tensor key = mixed(draws.key + draws.draw * static_cast<std::int64_t>(step));
+    const at::Tensor key = mixed(draws.key + draws.draw * static_cast<std::int64_t>(golden_ratio));
     const at::Tensor numbers = at::arange(draws.first + 1, draws.first + 1 + x.numel(), draws.key.options())
-                                   .mul(static_cast<std::int64_t>(step));
+                                   .mul(static_cast<std::int64_t>(golden_ratio));
     const at::Tensor upper = mixed(numbers + key).__rshift__(40).bitwise_and((1 << 24) - 1);
     return x * upper.ge(below).view(x.sizes()) * factor;
   }
-  const std::uint64_t key =
-      mixed(static_cast<std::uint64_t>(draws.key.item<std::int64_t>()) + static_cast<std::uint64_t>(draws.draw) * step);
+  const std::uint64_t key = mix_bits(static_cast<std::uint64_t>(draws.key.item<std::int64_t>()) +
+                                     static_cast<std::uint64_t>(draws.draw) * golden_ratio);
   with_types_of(x, [&]<class Scalar, class Wide>(Scalar, Wide) {
     const Scalar* const from = x.const_data_ptr<Scalar>();
     Scalar* const into = y.mutable_data_ptr<Scalar>();
     at::parallel_for(0, x.numel(), 4096, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::uint64_t bits = mixed(static_cast<std::uint64_t>(draws.first + 1 + i) * step + key);
+        const std::uint64_t bits = mix_bits(static_cast<std::uint64_t>(draws.first + 1 + i) * golden_ratio + key);
         const bool dropped = static_cast<std::int64_t>(bits >> 40) < below;
         into[i] = dropped ? Scalar(0) : static_cast<Scalar>(static_cast<Wide>(from[i]) * static_cast<Wide>(factor));
       }

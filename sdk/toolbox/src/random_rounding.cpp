@@ -5,6 +5,7 @@
 #include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/where.h>
+#include <strata/split_mix.hpp>
 #include <strata/toolbox/random_rounding.hpp>
 #include <strata/vector_clones.hpp>
 
@@ -16,12 +17,6 @@ namespace {
 
 constexpr std::uint32_t first_factor = 0x85EBCA6BU, second_factor = 0xC2B2AE35U;  // of MurmurHash3's last step
 constexpr std::int64_t low_bits = 0xFFFFFFFF;
-
-std::uint64_t mixed(std::uint64_t bits) {
-  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;  // splitmix64's
-  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
-  return bits ^ (bits >> 31);
-}
 
 // Elements whose index has the same upper 32 bits; `first` is the lower ones of the first.
 STRATA_VECTOR_CLONES void round_some(float* values, std::uint32_t first, std::int64_t count, std::uint32_t seed,
@@ -43,11 +38,11 @@ RandomRounding::RandomRounding(const PieceInfo& piece, const StepScalars& scalar
     : begin_(piece.begin), places_(piece.places) {
   std::uint64_t name = 0xCBF29CE484222325U;  // FNV-1a
   for (const char letter : piece.parameter) name = (name ^ static_cast<unsigned char>(letter)) * 0x100000001B3U;
-  seed_ = mixed(name ^ mixed(static_cast<std::uint64_t>(scalars.updates) ^ mixed(scalars.seed)));
+  seed_ = mix_bits(name ^ mix_bits(static_cast<std::uint64_t>(scalars.updates) ^ mix_bits(scalars.seed)));
 }
 
 std::uint32_t RandomRounding::key(std::int64_t element) const {
-  return static_cast<std::uint32_t>(mixed(seed_ + static_cast<std::uint64_t>(element >> 32)) >> 32);
+  return static_cast<std::uint32_t>(mix_bits(seed_ + static_cast<std::uint64_t>(element >> 32)) >> 32);
 }
 
 void RandomRounding::round(float* values, std::int64_t begin, std::int64_t count) const {

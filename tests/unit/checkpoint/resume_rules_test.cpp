@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "checkpoint/resume_rules.hpp"
+#include "config/keys.hpp"
 
 using namespace strata;
 using namespace strata::checkpoint;
@@ -13,11 +14,33 @@ using config::OptionValue;
 
 namespace {
 
+void choose(config::RunConfig& run, const config::Key& key, config::PluginChoice choice) {
+  const std::string slot = key.option.name.substr(0, key.option.name.rfind('.'));
+  choice.slot = slot;
+  key.choice.set(run, std::move(choice));
+}
+
+// Sets a key, a plugin (first), or an option of its: SLOT.PLUGIN.OPTION.
+void put(config::RunConfig& run, const std::string& path, const OptionValue& value) {
+  run.origins[path] = "test";
+  if (const config::Key* const key = config::find_key(path)) {
+    if (key->kind.empty()) return key->field.set(run, value);
+    const auto& name = std::get<std::string>(value);
+    return choose(run, *key, {"", key->kind, name, name, {}, {}});
+  }
+  const std::size_t slot = path.find('.'), option = path.find('.', slot + 1);
+  const config::Key& key = *config::find_key(path.substr(0, slot) + ".plugin");
+  config::PluginChoice choice = *key.choice.get(run);
+  choice.plugin = choice.name = path.substr(slot + 1, option - slot - 1);
+  choice.options.set(path.substr(option + 1), value);
+  choose(run, key, std::move(choice));
+}
+
 // A run of ten steps at a constant rate.
-config::RunConfig run_with(std::vector<std::pair<std::string, OptionValue>> settings) {
+config::RunConfig run_with(const std::vector<std::pair<std::string, OptionValue>>& settings) {
   config::RunConfig run;
   run.train.steps = 10;
-  for (auto& [path, value] : settings) run.listing.push_back({path, value, "test"});
+  for (const auto& [path, value] : settings) put(run, path, value);
   return run;
 }
 
@@ -94,12 +117,12 @@ TEST_CASE("Changes to the computation are reported by value, not by spelling") {
 TEST_CASE("of a slot whose plugin changed, its options are left out") {
   const auto saved = saved_with({{"partitioner.plugin", "zero2"},
                                  {"partitioner.zero2.bucket", "4"},
-                                 {"parallel.data", "2"},
+                                 {"parallel.tensor", "2"},
                                  {"optimizer.plugin", "adamw"},
                                  {"optimizer.adamw.eps", "1e-8"}});
   CHECK(said(saved, run_with({{"partitioner.plugin", std::string("zero3")},
                               {"partitioner.zero3.bucket", std::int64_t{8}},
-                              {"parallel.data", std::int64_t{2}},
+                              {"parallel.tensor", std::int64_t{2}},
                               {"optimizer.plugin", std::string("adamw")},
                               {"optimizer.adamw.eps", 1e-6}})) ==
         "partitioner.plugin: zero2 -> zero3, optimizer.adamw.eps: 1e-8 -> 1e-06");

@@ -67,8 +67,10 @@ TEST_CASE("A plugin for one host is chosen, or allowed, where ranks may share on
   CHECK(named({2, "--nproc", true}).empty());
   CHECK(named({2, "Slurm", {}}).empty());
   CHECK(named({2, "torchrun", false}) ==
-        "t.yaml:5:24: communicator.plugin: shm connects ranks of one host only, and this run's 2 ranks (torchrun) are "
-        "on several; leave it out, or choose one that connects hosts");
+        "t.yaml:5:24: communicator/shm connects ranks of one host only, and this run's 2 ranks (torchrun) are on "
+        "several: "
+        "ranks on different hosts would have no connection; leave communicator.plugin out, or choose one that connects "
+        "hosts, or start all ranks on one host");
   CHECK(outcome({minimal_config, "device: cpu\nautomatic: {communicator: {cpu: [shm]}}\n"}, {}, {2, "torchrun", false})
             .error.ends_with("communicator: auto finds no usable plugin (shm: it connects ranks of one host only)"));
 }

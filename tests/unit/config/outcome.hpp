@@ -2,6 +2,7 @@
 #pragma once
 #include "catch.hpp"
 #include "config/defaults.hpp"
+#include "config/listing.hpp"
 #include "config/run_config.hpp"
 #include "fake_plugins.hpp"
 
@@ -45,7 +46,7 @@ struct Row {
 
 // A line of the listing as people see it.
 inline Row row(const RunConfig& run, const std::string& path) {
-  for (const Resolved& one : run.listing)
+  for (const Resolved& one : listing(run))
     if (one.path == path) return {to_text(one.value), one.origin};
   return {"absent", "absent"};
 }

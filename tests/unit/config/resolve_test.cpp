@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
+#include "config/listing.hpp"
 #include "config/run_config.hpp"
 #include "fake_plugins.hpp"
 #include "outcome.hpp"
@@ -33,7 +34,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK_FALSE(run.offload.optimizer.has_value());
   CHECK(run.plugins().size() == 9);
   const std::set<std::string> settled_later{"parallel.chunks", "parallel.cut", "memory_budget", "device_budget"};
-  for (const Resolved& one : run.listing) {
+  for (const Resolved& one : listing(run)) {
     CAPTURE(one.path);
     CHECK((to_text(one.value) == "auto") == settled_later.contains(one.path));
   }
@@ -210,7 +211,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       "\"auto\"}}\n");
   const auto listed = [](const std::string& file) {
     std::vector<std::pair<std::string, std::string>> rows;
-    for (const Resolved& one : resolve(read_trees(file, {}), {2, "--nproc"}, FakePlugins()).listing)
+    for (const Resolved& one : listing(resolve(read_trees(file, {}), {2, "--nproc"}, FakePlugins())))
       rows.emplace_back(one.path, to_text(one.value));
     return rows;
   };

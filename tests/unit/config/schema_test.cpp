@@ -97,7 +97,7 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
     INFO(key.option.name);
     CHECK(paths.insert(key.option.name).second);
     CHECK_FALSE(key.option.documentation.empty());
-    CHECK((key.kind.empty() || key.choose));
+    CHECK((key.kind.empty() || (key.choice.set && key.choice.get)));
     CHECK(key.automatic.empty() == (key.option.default_text != "auto"));
     const std::string& type = key.option.type;
     if (type == "layers" || type == "rule" || type == "parameter_rules" || type == "variants" || type == "plugin")

@@ -59,7 +59,7 @@ std::vector<Sample> read(OrderedSamples samples) {
   const Loader loader(std::move(samples), BatchPlan{});
   std::vector<Sample> all;
   for (std::int64_t position = 0; position < count; ++position) {
-    const TokenBatch batch = loader.micro_batch(position, 0, 0);
+    const TokenBatch batch = loader.micro_batch(position, 0);
     const auto ids = [&](const at::Tensor& tensor) {
       const auto* first = tensor.const_data_ptr<std::int64_t>();
       return Ids(first, first + length);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "catch.hpp"
+#include "config/listing.hpp"
 
 using namespace strata;
 using namespace strata::plan;
@@ -29,7 +30,7 @@ config::RunConfig open_config(std::vector<std::string> given = {}) {
 }
 
 std::string listed(const config::RunConfig& config, const std::string& path) {
-  for (const config::Resolved& row : config.listing)
+  for (const config::Resolved& row : config::listing(config))
     if (row.path == path) return config::to_text(row.value) + ", " + row.origin;
   return "";
 }

@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "config/defaults.hpp"
+#include "config/listing.hpp"
 #include "error_of.hpp"
 #include "plugins/engine_plugins.hpp"
 #include "temporary_folder.hpp"
@@ -29,7 +30,7 @@ struct Row {
 };
 
 Row row(const ResolvedRun& run, const std::string& path) {
-  for (const config::Resolved& one : run.config.listing)
+  for (const config::Resolved& one : config::listing(run.config))
     if (one.path == path) return {config::to_text(one.value), one.origin};
   FAIL("no row " << path);
   throw Bug(path);

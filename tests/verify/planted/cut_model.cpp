@@ -106,7 +106,7 @@ class PlantedContext final : public ModelContext {
   PlantedContext(ModelContext& context, std::string defect) : context_(context), defect_(std::move(defect)) {}
 
   const BatchShape& batch() const override { return context_.batch(); }
-  Group* tensor_group() override { return context_.tensor_group(); }
+  Group* group(Axis axis) override { return context_.group(axis); }
   at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override {
     return context_.linear(x, w, b);
   }

@@ -35,7 +35,7 @@ struct STRATA_EXPORT BufferRange {
   Buffer* buffer = nullptr;  // null: no buffer, e.g. the gradient of a frozen parameter
   std::int64_t begin = 0;
   std::int64_t elements = 0;
-  at::Tensor tensor() const;  // the range's elements; throws Bug while the buffer is away
+  at::Tensor tensor() const;  // elements of the range; needs a buffer; throws Bug while it is away
 };
 
 }  // namespace strata

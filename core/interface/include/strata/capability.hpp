@@ -1,7 +1,6 @@
 // Capabilities that a plugin declares in its manifest, so that combinations are checked before anything is loaded. The
-// list is closed: a capability has a meaning only through the rule that uses it (core/engine/config/conflicts;
-// one_host: core/engine/config/resolve). A plugin without capabilities promises the least and requires
-// nothing.
+// list is closed: a capability has a meaning only through the rule that uses it (core/engine/config/conflicts.cpp).
+// A plugin without capabilities promises the least and requires nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>
 
@@ -35,11 +34,11 @@ inline constexpr std::array<CapabilityInfo, 6> capabilities{{
     {Capability::SplitsBackward, "splits_backward", PluginKind::Scheduler,
      "computes input gradients and weight gradients at different times"},
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
-     "allows such a split for its large weights"},
+     "its layers can compute input and weight gradients at different times"},
     {Capability::TensorParallel, "tensor_parallel", PluginKind::Model, "supports parallel.tensor"},
     {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
     {Capability::OwnOrder, "own_order", PluginKind::DataSource,
-     "defines an order of samples of its own, for data.order: own"},
+     "defines its own order of samples, for data.order: own"},
 }};
 
 constexpr std::string_view to_string(Capability capability) {

@@ -65,8 +65,8 @@ class STRATA_EXPORT CheckedGroup : public Group {
   std::string describe(const Operation& operation) const;
 
  protected:
-  // Starts an operation that has elements. Must not block the host, except for Barrier, which it may complete before it
-  // returns.
+  // Starts a checked operation; not called for tensors without elements. Must not block the host, except for Barrier,
+  // which it may complete before it returns.
   virtual Pending start(const Operation& operation) = 0;
   void add_waited(double seconds) { traffic_.waited_s += seconds; }
 

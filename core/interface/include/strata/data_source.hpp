@@ -27,7 +27,7 @@ struct SampleRequest {
 };
 
 // Samples in an order. A sample is seq_len + 1 tokens: the first seq_len are inputs, the last seq_len targets. A pure
-// function of the data set and the request. Positions and numbers are 0 to count() - 1; others are a Bug. [any rank]
+// function of the data set and the request. Positions and numbers are 0 to count() - 1; others throw Bug. [any rank]
 class STRATA_EXPORT Samples {
  public:
   virtual ~Samples();
@@ -35,8 +35,9 @@ class STRATA_EXPORT Samples {
   virtual std::int64_t count() const = 0;
   // Returns the number of the sample at `position`. Each number has exactly one position.
   virtual std::int64_t sample(std::int64_t position) const = 0;
-  // Writes the seq_len + 1 tokens of the sample at `position`, and for each whether it is a target, as
-  // DataSet::copy_mask does; `is_target` holds ones before the call. Throws as DataSet::copy does.
+  // Writes the seq_len + 1 tokens of the sample at `position` to `tokens`. Writes to `is_target`, also seq_len + 1 long
+  // and filled with ones before the call, 0 for each token that the loss ignores. Blocks. Throws as DataSet::copy and
+  // DataSet::copy_mask do.
   virtual void read(std::int64_t position, std::int64_t* tokens, std::uint8_t* is_target) const = 0;
 };
 
@@ -55,7 +56,7 @@ class STRATA_EXPORT DataSet {
   // conversation. False unless overridden: every token is a target of the one before it.
   virtual bool has_mask() const;
   // Writes for each of the tokens [first, first + count) of the row 1 if it is a target, 0 if the loss ignores it.
-  // Called only if has_mask(). Blocks. Throws as copy() does.
+  // Called only if has_mask(). Blocks. Throws as copy() does, and UserError if the mask in the file is malformed.
   virtual void copy_mask(std::int64_t first, std::int64_t count, std::uint8_t* is_target) const;
   // Returns further counts that `strata data info` prints: {"documents", 12}.
   virtual std::vector<std::pair<std::string, std::int64_t>> facts() const;

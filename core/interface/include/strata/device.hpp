@@ -54,11 +54,11 @@ class STRATA_EXPORT Device : public Plugin {
   // Blocks the host until every stream is empty.
   virtual void synchronize() = 0;
   virtual DeviceMemory memory() const = 0;
-  // Returns an uninitialised host buffer that is copied to and from the device without a staging copy (pinned memory,
-  // if the device has it).
+  // Returns an uninitialised uint8 tensor [bytes] in host memory that is copied to and from the device without a
+  // staging copy (pinned memory, if the device has it).
   virtual at::Tensor host_buffer(std::int64_t bytes) = 0;
   // Makes copies from and to the caller's host memory as fast as with host_buffer(), until page_unlock() of the same
-  // span. False if the system does not allow it. Does nothing if the device's memory is host memory.
+  // span. Returns false if the system does not allow it. Does nothing if the device's memory is host memory.
   virtual bool page_lock(Span memory);
   virtual void page_unlock(Span memory);
 };

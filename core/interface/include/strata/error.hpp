@@ -1,7 +1,7 @@
-// Three error classes, by the place of the fix. UserError: in a config, a file or a command line. EnvironmentError: on
-// the machine, e.g. a full disk, a missing library, a rank that died. Bug: in the code of Strata or of a plugin. Every
-// text names what was found, the rule it breaks and the remedy: UserError("{} is {}; give {}", key, value, choices),
-// see format.hpp.
+// Three error classes, by what must be fixed. UserError: a config, a file or a command line. EnvironmentError: the
+// machine, e.g. a full disk, a missing library, a rank that died. Bug: the code of Strata or of a plugin. Every text
+// names what was found, the rule it breaks and the remedy: UserError("{} is {}; give {}", key, value, choices), see
+// format.hpp.
 #pragma once
 #include <strata/export.hpp>
 #include <strata/format.hpp>
@@ -59,7 +59,7 @@ class STRATA_EXPORT EnvironmentError : public Error {
 
 class STRATA_EXPORT Bug : public Error {
  public:
-  // Makes the text "FILE:LINE: text"; `text` names the broken rule of the code.
+  // Makes the text "FILE:LINE: text"; `text` names the rule that the code broke.
   explicit Bug(const std::string& text, SourcePlace where = SourcePlace::current());
   template <typename... Values>
   requires(sizeof...(Values) > 0) explicit Bug(const FormatText<std::type_identity_t<Values>...>& text,

@@ -11,7 +11,7 @@
 // structs and inline functions cross the boundary, so even an appended member breaks compatibility. Every change of the
 // headers raises the minor number; the test interface_layout checks it.
 #define STRATA_ABI_MAJOR 3
-#define STRATA_ABI_MINOR 4
+#define STRATA_ABI_MINOR 5
 
 #define STRATA_TEXT_OF_(x) #x
 #define STRATA_TEXT_OF(x) STRATA_TEXT_OF_(x)

@@ -15,16 +15,16 @@ namespace strata {
 // State of the full values in memory. Legal transitions; any other throws Bug naming the flat parameter:
 //   Released -> Gathering   a gather has started (optional)
 //   Released | Gathering -> Gathered   bind()
-//   Gathered -> Gathered    bind() to other memory of equal contents; the engine's, also to a copy of older ones
+//   Gathered -> Gathered    bind() to other memory with equal contents (the engine also binds copies of older values)
 //   Gathered -> Released    unbind(); touching a parameter then throws instead of reading stale memory
 enum class Residence { Released, Gathering, Gathered };
 
-// State of the gradient of the next update. The engine changes it; strategies only see the calls that cause the change:
+// State of the gradient of the next update. The engine changes it at these calls; partitioners never do:
 //   Empty -> Lent          Partitioner::gradient, first micro-batch of an update
 //   Partial -> Lent        Partitioner::gradient, later micro-batches
 //   Lent -> Partial | Reducing   Partitioner::reduce, not last | last
 //   Reducing -> Complete   Partitioner::finish_gradient
-//   Complete -> Empty      the optimizer's step, or the engine keeps a copy for that of the next step
+//   Complete -> Empty      the optimizer's step, or the engine copies it for the update of the next step
 enum class GradientState { Empty, Lent, Partial, Reducing, Complete };
 
 // One parameter's range within its flat parameter: the part that this tensor-parallel rank keeps.
@@ -51,7 +51,8 @@ struct FlatParameterInfo {
   DTypes dtypes;
   std::vector<ParameterSpan> parameters;  // ascending offsets, no holes
 
-  // Returns a place where a slice may begin or end: cut_up_to() the last one up to `at`, cut_behind() the next one.
+  // Returns a place where a slice may begin or end: cut_up_to() the last such place at or before `at`, cut_behind() the
+  // first one after it, at most `elements`.
   STRATA_EXPORT std::int64_t cut_up_to(std::int64_t at) const;
   STRATA_EXPORT std::int64_t cut_behind(std::int64_t at) const;
 };
@@ -74,7 +75,7 @@ class STRATA_EXPORT FlatParameter {
   // Records that a gather has started.
   void gathering();
   // Points every parameter at `memory`: contiguous, parameter dtype, this device, at least elements() long. The memory
-  // must stay alive until unbind() or the next bind(). Copies nothing.
+  // must stay alive until unbind() or the next bind(). Copies nothing. Throws Bug for other memory.
   void bind(const at::Tensor& memory);
   // Returns the memory given to bind(); undefined while unbound.
   const at::Tensor& memory() const { return bound_memory_; }

@@ -1,5 +1,5 @@
-// Texts with values: format("{} is {}; give {}", key, value, "1 or more"). Each {} is replaced by the next value; {{
-// and }} are braces. A text with another number of {} than of values does not compile.
+// Formats texts with values: format("{} is {}; give {}", key, value, "1 or more"). Each {} is replaced by the next
+// value; {{ and }} are braces. A text whose number of {} differs from the number of values does not compile.
 #pragma once
 #include <strata/export.hpp>
 
@@ -41,7 +41,7 @@ std::string text_of(const Value& value) {
     return to_string(value);
 }
 
-// Text with {} for each of these values, checked by the compiler, and the place where it is written.
+// Text with one {} per value, checked by the compiler, and its place in the source.
 template <typename... Values>
 struct FormatText {
   template <typename Text>

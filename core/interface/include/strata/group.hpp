@@ -19,7 +19,7 @@ enum class ReduceOperation { Sum, Max };
 
 // Returns the bytes that one rank must send in the best algorithm for `collective`. `buffer` is the size of the whole
 // (unsharded) buffer in bytes, `size` the number of ranks N. AllGather, ReduceScatter, AllToAll: (N-1)/N of the buffer;
-// AllReduce: twice that; Send: the buffer; Broadcast and Reduce: (N-1)/N, the average over ranks.
+// AllReduce: twice that; Send: the buffer; Broadcast and Reduce: (N-1)/N, the average over ranks; Receive, Barrier: 0.
 STRATA_EXPORT std::int64_t logical_bytes(Collective collective, std::int64_t buffer, int size);
 
 // One pending operation. Implementations keep its tensors alive until it has ended.
@@ -30,7 +30,8 @@ class STRATA_EXPORT PendingWork {
   virtual void wait() = 0;
 };
 
-// The handle of a pending operation. Move-only. The caller must wait() before it touches the operation's tensors.
+// The handle of a pending operation. Move-only. The caller must wait() before it touches the operation's tensors. The
+// destructor and an assignment wait too.
 class STRATA_EXPORT [[nodiscard]] Pending {
  public:
   Pending() = default;
@@ -48,9 +49,10 @@ class STRATA_EXPORT [[nodiscard]] Pending {
   std::unique_ptr<PendingWork> work_;
 };
 
-// All operations are [collective] over the group: every member makes the same calls with the same sizes in the same
-// order. Tensors are contiguous and on the run's device. Until wait(), do not write to them; inputs may be read. Shapes
-// that break the operation's rule throw Bug. Starting an operation does not block the host.
+// All operations except send() and receive() are [collective] over the group: every member makes the same calls with
+// the same sizes in the same order. `root` and `peer` are ranks within the group. Tensors are contiguous and on the
+// run's device. Until wait(), do not write to them; inputs may be read. Shapes that break the operation's rule throw
+// Bug. Starting an operation does not block the host.
 class STRATA_EXPORT Group {
  public:
   virtual ~Group();
@@ -63,13 +65,17 @@ class STRATA_EXPORT Group {
   // Concatenates the inputs. output has size() * n elements, input n. Rank r's input goes to [r * n, (r + 1) * n) of
   // output; input may be that range of output.
   virtual Pending all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
-  // Sums and scatters. input has size() * n elements, output n. output becomes the sum over ranks of [rank * n, (rank +
-  // 1) * n) of input; output may be that range of input. A communicator of equivalence bitwise sums in rank order 0, 1,
-  // 2, ..., so all_reduce and reduce_scatter give bit-equal results; others may sum in another order.
+  // Sums (or takes the maximum) and scatters. input has size() * n elements, output n. output becomes the sum over
+  // ranks of [rank * n, (rank + 1) * n) of input; output may be that range of input. A communicator that declares the
+  // equivalence `bitwise` sums in rank order 0, 1, 2, ..., so all_reduce and reduce_scatter give bit-equal results;
+  // others may sum in another order.
   virtual Pending reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOperation operation) = 0;
+  // Sums (or takes the maximum) in place: every rank's tensor becomes the result.
   virtual Pending all_reduce(const at::Tensor& tensor, ReduceOperation operation) = 0;
+  // Copies root's tensor into the tensors of the other ranks.
   virtual Pending broadcast(const at::Tensor& tensor, int root) = 0;
-  // Sums (or takes the maximum) into root's tensor; the other ranks' tensors are undefined afterwards.
+  // Sums (or takes the maximum) into root's tensor; the contents of the other ranks' tensors are unspecified
+  // afterwards.
   virtual Pending reduce(const at::Tensor& tensor, int root, ReduceOperation operation) = 0;
   // Exchanges size() equal parts: part p of input goes to rank p, part p of output comes from rank p.
   virtual Pending all_to_all(const at::Tensor& output, const at::Tensor& input) = 0;

@@ -30,8 +30,8 @@ class STRATA_EXPORT InputFile {
   std::uint64_t size() const { return size_; }  // bytes when the file was opened
   int descriptor() const { return descriptor_; }
 
-  // Fills `destination` from bytes [offset, offset + bytes). Blocks. Throws EnvironmentError if the disk fails or the
-  // file was truncated.
+  // Fills `destination` from bytes [offset, offset + bytes). Blocks. Throws EnvironmentError if the disk fails, the
+  // file was truncated, or the range extends past the end of the file.
   void read_at(std::uint64_t offset, void* destination, std::size_t bytes) const;
   // Throws EnvironmentError if the file was truncated after it was opened.
   void check_not_cut() const;

@@ -14,7 +14,7 @@
 
 namespace strata {
 
-// The run, as far as a schedule may depend on it.
+// Properties of the run that a schedule may depend on.
 struct TrainingRun {
   std::optional<double> base_rate;  // learning_rate.base; empty if the config does not set it
   std::int64_t updates = 0;         // train.steps minus the warm-up, at least 0

@@ -4,6 +4,8 @@
 
 namespace strata {
 
+// Gathered: full values of sharded parameters. Bucket: messages and sums of collectives. Staging: copies on their way
+// between tiers, and small helper buffers.
 enum class Category { Parameter, Gathered, Gradient, Optimizer, Activation, Bucket, Staging };
 enum class Tier { Device, Host, Disk };
 inline constexpr int category_count = 7;

@@ -12,10 +12,6 @@
 
 namespace strata {
 
-// Shared by ranks that differ only in their index along this axis:
-//   pipeline   nothing: each has other layers (a stage)
-//   data       the parameters of their layers; each trains on other samples, so gradients are summed over them
-//   tensor     the samples; each has a part of the same parameters, or the same whole ones
 enum class Axis { Pipeline, Data, Tensor };
 
 struct AxisInfo {
@@ -23,14 +19,35 @@ struct AxisInfo {
   std::string_view name;   // in the key parallel.NAME, in checkpoints, in names of groups and in messages
   std::string_view ranks;  // what its ranks are called
   std::string_view share;  // what each of them does, for the key's documentation
+  // Properties of ranks that differ only in their index along this axis:
+  bool same_parameters;  // they hold the same parameters, which a partitioner may shard, and gradients are summed
+  bool same_tokens;      // they read the same samples, so only one of them counts the tokens
+  bool shares_layers;    // they compute each layer together; see ModelContext::group
 };
 
 // All axes, indexed by enumerator, the slowest first.
 inline constexpr std::array<AxisInfo, 3> axis_table{{
-    {Axis::Pipeline, "pipeline", "pipeline stages", "each with its own layers"},
-    {Axis::Data, "data", "data-parallel ranks", "each with its own samples"},
-    {Axis::Tensor, "tensor", "tensor-parallel ranks",
-     "which split the heads, the MLP channels and the vocabulary of each layer"},
+    {.axis = Axis::Pipeline,
+     .name = "pipeline",
+     .ranks = "pipeline stages",
+     .share = "each with its own layers",
+     .same_parameters = false,
+     .same_tokens = true,
+     .shares_layers = false},
+    {.axis = Axis::Data,
+     .name = "data",
+     .ranks = "data-parallel ranks",
+     .share = "each with its own samples",
+     .same_parameters = true,
+     .same_tokens = false,
+     .shares_layers = false},
+    {.axis = Axis::Tensor,
+     .name = "tensor",
+     .ranks = "tensor-parallel ranks",
+     .share = "which split the heads, the MLP channels and the vocabulary of each layer",
+     .same_parameters = false,
+     .same_tokens = true,
+     .shares_layers = true},
 }};
 inline constexpr std::array<Axis, axis_table.size()> axes = [] {
   std::array<Axis, axis_table.size()> all{};
@@ -43,7 +60,10 @@ constexpr const AxisInfo& info_of(Axis axis) {
 constexpr std::string_view name_of(Axis axis) {
   return info_of(axis).name;
 }
+// Returns all other axes.
 STRATA_EXPORT std::vector<Axis> axes_without(std::initializer_list<Axis> left_out);
+// Returns the axes with a property: axes_where(&AxisInfo::same_tokens).
+STRATA_EXPORT std::vector<Axis> axes_where(bool AxisInfo::*fact);
 
 // One number for each axis; `Default` for axes that are not given.
 template <int Default>
@@ -77,6 +97,13 @@ class MeshShape : public AxisNumbers<1> {
     for (const Axis axis : axes) ranks *= size(axis);
     return ranks;
   }
+  // Returns the number of ranks that hold the same parameters.
+  constexpr int data_parallel() const {
+    int ranks = 1;
+    for (const AxisInfo& info : axis_table)
+      if (info.same_parameters) ranks *= size(info.axis);
+    return ranks;
+  }
 };
 
 // Index of a rank along each axis, from 0.
@@ -92,12 +119,17 @@ class MeshPlace : public AxisNumbers<0> {
   }
 };
 
-// Returns the place of `rank`; throws Bug if it is outside the mesh.
+// Converts a rank to its place, or a place to its rank; throws Bug if it is outside the mesh.
 STRATA_EXPORT MeshPlace place_of(const MeshShape& shape, int rank);
 STRATA_EXPORT int rank_of(const MeshShape& shape, const MeshPlace& place);
 // Returns the ranks whose places differ from `place` at most along the axes `along`, in ascending order.
 STRATA_EXPORT std::vector<int> ranks_along(const MeshShape& shape, const MeshPlace& place,
                                            const std::vector<Axis>& along);
+// Returns the ranks that hold the same parameters as the rank at `place`, in ascending order. A data-parallel rank is
+// an index in this list.
+STRATA_EXPORT std::vector<int> data_parallel_ranks(const MeshShape& shape, const MeshPlace& place);
+// Returns the index of the rank at `place` in data_parallel_ranks().
+STRATA_EXPORT int data_parallel_rank(const MeshShape& shape, const MeshPlace& place);
 // Returns "pipeline 2 x data 4 x tensor 1".
 STRATA_EXPORT std::string text_of(const MeshShape& shape);
 

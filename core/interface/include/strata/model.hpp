@@ -2,6 +2,7 @@
 // offload and pipeline cuts; autograd never crosses its boundary.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/mesh.hpp>
 #include <strata/parameter.hpp>
 #include <strata/plugin.hpp>
 
@@ -48,9 +49,9 @@ struct MicroBatch {
 // How a statistic is combined over layers, micro-batches and ranks.
 enum class StatisticKind { Sum, Maximum };
 
-// A figure that a layer reports beside the loss, such as its largest logit or the load of an expert.
+// A number that a layer reports beside the loss, such as its largest logit or the load of an expert.
 struct StatisticInfo {
-  std::string name;  // letters a-z, digits and _; layers that report the same name and kind have one figure together
+  std::string name;  // letters a-z, digits and _; values of layers with equal name and kind are combined into one
   StatisticKind kind = StatisticKind::Sum;
   bool operator==(const StatisticInfo&) const = default;
 };
@@ -74,8 +75,8 @@ struct LayerOutput {
   // Next-token logits of the last layer, in place of loss_sum if MicroBatch::asked_rows is defined: [n, vocabulary],
   // fp32, equal on the ranks of the tensor group; a row's softmax is the token's distribution. No gradients.
   at::Tensor logits;
-  // Statistics of LayerInfo::statistics, in that order; not read if MicroBatch::asked_rows is defined. The figures of a
-  // step are in its metrics, and those of a validation in its own.
+  // Statistics of LayerInfo::statistics, in that order; not read if MicroBatch::asked_rows is defined. Metrics of a
+  // step include its statistics, and metrics of a validation those of the validation.
   std::vector<Statistic> statistics;
 };
 
@@ -91,8 +92,8 @@ struct LayerInfo {
   std::vector<TensorShape> outputs;   // activations of one micro-batch; empty for the layer with the loss
   double forward_flops = 0.0;         // for one micro-batch; a multiply-add counts as two
   std::int64_t activation_bytes = 0;  // estimated bytes that autograd keeps from forward to backward
-  // False if backward reads no parameter values (embeddings): they are then not gathered for it unless the layer is
-  // recomputed, and the memory of Parameter::tensor may hold anything; its shape and .grad stay valid.
+  // False if backward reads no parameter values (embeddings). The engine then does not gather them for backward unless
+  // the layer is recomputed: the contents of Parameter::tensor are unspecified, its shape and .grad stay valid.
   bool backward_reads_weights = true;
   // Statistics that every forward returns. Maxima cost the step a second, small all-reduce.
   std::vector<StatisticInfo> statistics;
@@ -119,21 +120,23 @@ struct Weight {
 // The engine's interface for layers.
 //
 // [Note: tensor parallelism] The tensor_ranks ranks of a tensor group run the same layers on the same tokens and share
-// their work. The model describes whole parameters and marks those that are cut by a Split; Parameter::tensor is this
-// rank's part. A pair of linears around work on single heads or channels is cut in the middle: column_linear() by the
-// rows of its weights, row_linear() by the columns of its own. Between such pairs lies the residual stream, a tensor
-// [stream_rows(), hidden] whose rows are tokens: all of them, equal on all ranks, or with sequence parallelism
-// (Korthikanti et al., arXiv 2205.05198) this rank's shard of them; the last shard is padded with rows of zeros to
-// equal length. The plugin must keep two rules: layers compute equal results from inputs that are equal on all ranks,
-// and a parameter that is used on the stream or on single heads declares it by its TensorGradient. On one rank all
-// products are linear(). (Shoeybi et al., arXiv 1909.08053)
+// their work. The model describes whole parameters and gives those that are cut a Split; Parameter::tensor is this
+// rank's part. Work on single heads or channels lies between a pair of linears: column_linear(), whose weights are cut
+// by rows, and row_linear(), whose weight is cut by columns. Between such pairs lies the residual stream, a tensor
+// [stream_rows(), hidden] whose rows are tokens. A rank has all rows, equal on all ranks, or with sequence parallelism
+// (Korthikanti et al., arXiv 2205.05198) its shard of them; the last shards are padded with rows of zeros to equal
+// length. The plugin must keep two rules. Layers compute equal results from inputs that are equal on all ranks. A
+// parameter that is used on the stream or on single heads declares this in its TensorGradient. With one rank
+// column_linear() and row_linear() are linear(). (Shoeybi et al., arXiv 1909.08053)
 class STRATA_EXPORT ModelContext {
  public:
   virtual ~ModelContext();
   virtual const BatchShape& batch() const = 0;
-  // Returns the tensor group, for collectives of the layer itself; null without tensor parallelism. All ranks of the
-  // group must make the same collectives in forward and in backward.
-  virtual Group* tensor_group();
+  // Returns the group of the ranks that compute this layer together and differ along `axis`, for collectives of the
+  // layer itself; null if the axis has one rank, or if its ranks do not share layers (AxisInfo::shares_layers). All
+  // ranks of the group must call the same collectives in forward and in backward.
+  virtual Group* group(Axis axis);
+  Group* tensor_group() { return group(Axis::Tensor); }
   // Returns x [..., in] times w [out, in] transposed, plus b [out] if given, computed by the precision policy. Use it
   // for every matmul with a weight. Differentiable. The gradients of w and b are added to their gradient buffers; a
   // schedule that splits the backward does so later, in BackwardWeight.
@@ -164,6 +167,7 @@ class STRATA_EXPORT Model : public Plugin {
   // Takes sizes from the text of a Hugging Face config.json. Called before the functions below if the run starts from a
   // Hugging Face folder. Throws UserError naming the key if this model cannot represent what the file describes.
   virtual void configure(const std::string& config_json) = 0;
+  // Returns the number of layers, those for the embedding and the loss included.
   virtual int layers() const = 0;
   virtual std::int64_t vocabulary() const = 0;
   // Returns the longest sequence that the model accepts.

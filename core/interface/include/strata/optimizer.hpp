@@ -21,7 +21,7 @@ struct PieceInfo {
   // Properties that the model declares, see <strata/parameter.hpp>.
   bool linear_only = false;
   StackedMatrices stacked;
-  // Places in the whole parameter of the elements of a tensor-parallel rank's part.
+  // Maps elements of this tensor-parallel rank's part to elements of the whole parameter.
   PartPlaces places = {};
 
   // Returns a piece that is the whole parameter.
@@ -34,8 +34,8 @@ struct PieceInfo {
 struct StateTensor {
   std::string name;  // name in checkpoints: "exp_avg"
   at::ScalarType dtype = at::kFloat;
-  // Number of elements of a state of the whole parameter, such as one per row of a matrix: every piece has a copy, and
-  // step() must leave all copies equal. 0: the state belongs to the elements of the piece.
+  // Length of a state that belongs to the whole parameter, e.g. one element per row of a matrix: every piece has a
+  // copy, and step() must leave all copies equal. 0: the state belongs to the elements of the piece.
   std::int64_t whole = 0;
   // Block size: the state has one element per `block` neighbouring elements of the piece (the last block may be
   // smaller), such as the scale of a block. Optimizer::unit() is a multiple of it.
@@ -70,9 +70,9 @@ struct StepScalars {
 };
 
 // An update has one or more rounds. In each round the engine calls measure() for the part of each piece that this rank
-// counts, sums the results over ranks by one all-reduce for all parameters, and calls step() with these sums over
-// whole parameters. An element-wise optimizer has one round without sums. Adafactor's first round sums the squared
-// gradient over rows and columns, its second the squares of the update computed from them.
+// counts (Slice::counted_begin), sums the results over ranks by one all-reduce for all parameters, and calls step()
+// with these sums over whole parameters. An element-wise optimizer has one round without sums. Adafactor's first round
+// sums the squared gradient over rows and columns, its second the squares of the update computed from them.
 //
 // An optimizer with weight decay must have an option `weight_decay`; without that option Piece::weight_decay is always
 // empty.
@@ -80,30 +80,33 @@ class STRATA_EXPORT Optimizer : public Plugin {
  public:
   ~Optimizer() override;
   // Returns the number of neighbouring elements of this parameter that are updated together: 1 unless overridden.
-  // Pieces begin at a multiple of it, and end at one or at the parameter's end. At least 1; with the parameter's
-  // elements or more the parameter is never cut. An element's update depends on elements outside its unit only through
-  // sums, even if they are not finite. Depends only on the parameter, not on begin and end. In a tensor-parallel rank's
-  // part of a parameter, pieces count elements of the part; a part that cuts a unit is refused, unless the optimizer is
-  // a TensorUnits (<strata/tensor_units.hpp>).
+  // Pieces begin at a multiple of it, and end at one or at the parameter's end. At least 1; if it is the parameter's
+  // number of elements or more, the parameter is never cut. An element's update may depend on elements outside its unit
+  // only through sums; values that are not finite must not spread beyond their unit in another way either. Depends only
+  // on the parameter, not on begin and end. In a tensor-parallel rank's part of a parameter, pieces count elements of
+  // the part; the engine refuses a part that cuts a unit, unless the optimizer is a TensorUnits
+  // (<strata/tensor_units.hpp>).
   virtual std::int64_t unit(const PieceInfo& piece) const;
-  // True if step() uses StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
-  // overridden; a run whose schedule has a momentum is then refused.
+  // True if step() uses StepScalars::momentum in place of the optimizer's own (SGD's momentum, Adam's first beta).
+  // False unless overridden: the engine then refuses a run whose learning-rate schedule has a momentum.
   virtual bool takes_momentum() const;
   // True if layers train at other weights than the master weights. Evaluations, exports and checkpoints use the master
   // weights, which may be an average of the trained weights. False unless overridden. If true, Piece::parameter is
   // always defined, and step() writes there the weights that layers train at next.
   virtual bool trains_elsewhere() const;
-  // Writes piece.parameter as the last step() did, bit for bit, from master and state alone: after an evaluation, which
-  // computes with the rounded master weights, and after a resume. State is zero before the first update. All tensors
-  // are on one device; gradient and sums are undefined. Runs on the current stream; does not block. [any rank]
+  // Writes piece.parameter as the last step() did, bit for bit, from master and state alone. Called after an
+  // evaluation, which computes with the rounded master weights, and after a resume; only if trains_elsewhere(). State
+  // is zero before the first update. All tensors are on one device; gradient and sums are undefined. Runs on the
+  // current stream; does not block. [any rank]
   virtual void write_trained(const Piece& piece) const;
   // Returns the state tensors of a piece. Depends only on the parameter, so it is equal for all its pieces.
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
   virtual int rounds() const;  // number of rounds; 1 unless overridden
   // Returns the number of sums over the whole parameter in `round`; 0 unless overridden. Depends only on the parameter.
   virtual std::int64_t sums(const PieceInfo& piece, int round) const;
-  // Adds this part's contribution, of whole units, to part.sums, which other parts of the same parameter share; changes
-  // nothing else. If scalars.apply is 0, the sums are not used. Runs on the current stream; does not block. [any rank]
+  // Adds the contribution of `part`, which consists of whole units, to part.sums, which all parts of the parameter
+  // share; changes nothing else. If scalars.apply is 0, the sums are not used. Runs on the current stream; does not
+  // block. [any rank]
   virtual void measure(const Piece& part, int round, const StepScalars& scalars);
   // Runs one round for all of this rank's pieces of one flat parameter. The last round multiplies by gradient_factor,
   // updates and writes the rounded parameter. Runs on the current stream; does not block. [any rank], except with

@@ -10,14 +10,14 @@
 // STRATA_NO_OPTIONS(Name).
 //   type       default           C++ type                     limits
 //   integer    12                std::int64_t                 "min=0,max=64", either or both, or ""
-//   number     0.5               double                       the same
+//   number     0.5               double                       "min=0,max=1", either or both, or ""
 //   boolean    true              bool                         ""
 //   text       "forward"         std::string                  "one_of=forward|reverse" or ""
-//   size       "64MiB"           std::int64_t, in bytes       "min=1MiB"
-//   integers   "[1, 2]"          std::vector<std::int64_t>    of each element
-//   numbers    "[0.9, 0.95]"     std::vector<double>          of each element
-// A text that names files has the unit "file": validation inherits the options of `data`, but not such a one.
-// A text with choices becomes an enum whose enumerators have the order of the choices, whose names are written once:
+//   size       "64MiB"           std::int64_t, in bytes       "min=1MiB,max=1GiB", either or both, or ""
+//   integers   "[1, 2]"          std::vector<std::int64_t>    as for integer, for each element
+//   numbers    "[0.9, 0.95]"     std::vector<double>          as for number, for each element
+// A text that names files has the unit "file": `validation` inherits the options of `data`, except those of this unit.
+// To convert a text with choices to an enum, write the choices once, in the order of the enumerators:
 //
 //   #define ORDERS "forward|reverse"
 //   OPTION(text, order, "forward", "one_of=" ORDERS, "", "The order in which layers are gathered.")
@@ -97,8 +97,8 @@ class STRATA_EXPORT OptionValues {
 // Returns every option at its default.
 STRATA_EXPORT OptionValues default_options(const std::vector<OptionSpec>& specs);
 
-// Returns the index of `text` in a list of names separated by bars; throws Bug for any other text, which parse_option
-// has refused. choice_name() returns the name at an index.
+// Returns the index of `text` in a list of names separated by bars; throws Bug for any other text, because parse_option
+// has already refused it. choice_name() returns the name at an index.
 STRATA_EXPORT int choice_index(std::string_view names, std::string_view text);
 STRATA_EXPORT std::string choice_name(std::string_view names, int index);
 

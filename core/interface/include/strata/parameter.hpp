@@ -39,14 +39,14 @@ struct Split {
 // `rows` neighbours at a time. `rows` is the height of one matrix if they are stored one after another.
 struct StackedMatrices {
   std::int64_t matrices = 1;
-  std::int64_t rows = 0;  // rows in turn; 0: all rows, of the only matrix
+  std::int64_t rows = 0;  // consecutive rows of one matrix; 0: all rows, and `matrices` is 1
   bool operator==(const StackedMatrices&) const = default;
 };
 
 // Share of the gradient that a tensor-parallel rank computes for a parameter that it holds whole. Whole: all of it,
 // equal on all ranks. OfStream: the share of its rows of the residual stream, for a parameter used row by row; with
 // sequence parallelism each rank has some of the rows, and the engine sums over the ranks. OfPart: always a share, e.g.
-// for a norm of single heads, which ranks divide; the engine always sums.
+// for a norm of single heads, which are divided among the ranks; the engine always sums.
 enum class TensorGradient { Whole, OfStream, OfPart };
 
 struct ParameterInfo {
@@ -58,7 +58,8 @@ struct ParameterInfo {
   std::string tie;
   // True if the layer uses it only as a weight or bias of ModelContext::linear. The first micro-batch then writes the
   // gradient instead of adding to zeros; a split backward computes it in BackwardWeight, gradients of other parameters
-  // in BackwardInput. The run ends with an error if it is untrue and a gradient would be wrong.
+  // in BackwardInput. If it is true but the layer uses the parameter in another way, the run ends with an error before
+  // a wrong gradient is used.
   bool linear_only = false;
   Split split;
   StackedMatrices stacked;

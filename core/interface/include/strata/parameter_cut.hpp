@@ -10,8 +10,8 @@
 namespace strata {
 
 // Maps elements of a part to elements of the whole, both row-major: runs of `length` neighbours, whose starts are
-// `distance` apart in the whole, the first at `first`. Length 0: the part is the whole. Padding is mapped too: behind
-// the whole, or onto another part's elements.
+// `distance` apart in the whole, the first at `first`. Length 0: the part is the whole. Padding maps to meaningless
+// places: past the end of the whole, or elements of another part.
 struct PartPlaces {
   std::int64_t length = 0;
   std::int64_t distance = 0;
@@ -20,7 +20,8 @@ struct PartPlaces {
   std::int64_t of(std::int64_t element) const {
     return length == 0 ? element : element / length * distance + first + element % length;
   }
-  // Returns how many elements from `element` on are neighbours in the whole too; without runs, more than any part has.
+  // Returns the number of elements from `element` on that are neighbours in the whole too. If the part is the whole,
+  // returns a number larger than any part.
   std::int64_t neighbours(std::int64_t element) const {
     return length == 0 ? std::int64_t{1} << 62 : length - element % length;
   }
@@ -32,7 +33,8 @@ struct PartPlaces {
 // without a split has one part, itself, for any number of ranks.
 class STRATA_EXPORT ParameterCut {
  public:
-  // Throws UserError, with the numbers, if the dimension cannot be cut into `ranks` parts.
+  // Throws UserError, with the numbers, if the dimension cannot be cut into `ranks` parts, and Bug if the Split does
+  // not fit the parameter's shape.
   ParameterCut(const ParameterInfo& info, int ranks);
 
   int parts() const { return parts_; }
@@ -49,7 +51,7 @@ class STRATA_EXPORT ParameterCut {
     return parts_ == 1 || (length_ % unit == 0 && (runs_ == 1 || whole_length_ % unit == 0));
   }
 
-  // A run of neighbours, which begins at `whole` in the whole and at `in_part` in the part, row-major.
+  // A run of neighbours: begins at element `whole` of the whole and at element `in_part` of the part, row-major.
   struct Run {
     int part = 0;
     std::int64_t whole = 0;

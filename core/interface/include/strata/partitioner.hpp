@@ -17,9 +17,9 @@
 
 namespace strata {
 
-// Set of groups that the strategy needs, as a partition of the data-parallel ranks 0..mesh.data-1: {"shard", {{0, 1},
-// {2, 3}}}. The engine creates the groups for each pipeline stage and tensor rank at the start, in the same order on
-// all ranks.
+// Set of groups that the strategy needs, as a partition of the data-parallel ranks 0 .. mesh.data_parallel() - 1 (see
+// data_parallel_ranks): {"shard", {{0, 1}, {2, 3}}}. The engine creates the groups for each pipeline stage and tensor
+// rank at the start, in the same order on all ranks.
 struct GroupSpec {
   std::string name;
   std::vector<std::vector<int>> members;  // data-parallel ranks: disjoint, complete, ascending
@@ -35,7 +35,7 @@ struct Slice {
   // Gradient of the range, summed over ranks: valid from finish_gradient() to the next step's first gradient().
   BufferRange gradient;
   // Subrange that this rank counts in norms: over the data-parallel ranks every element is counted once. The engine
-  // moves a border within a unit to the unit's start.
+  // moves a border that lies within a unit to the unit's start.
   std::int64_t counted_begin = 0;
   std::int64_t counted_end = 0;
 };
@@ -46,7 +46,7 @@ struct BufferRequest {
   const FlatParameter* flat = nullptr;
   std::int64_t elements = 0;
   at::ScalarType dtype = at::kFloat;
-  bool resident = false;  // always on the device; its tensor is used between calls too (parameters that stay gathered)
+  bool resident = false;  // always on the device: its tensor may be used between calls (parameters that stay gathered)
 };
 
 // Buffer lent by Partitioner::gradient.
@@ -64,7 +64,7 @@ class STRATA_EXPORT PartitionContext : public RunContext {
   virtual const std::vector<FlatParameter*>& flat_parameters() const = 0;
   // Returns a group that Partitioner::groups declared.
   virtual Group& group(const std::string& name) = 0;
-  // Returns a buffer of zeros. If not resident, its tensor is used only in these calls, and by work that they started:
+  // Allocates a buffer of zeros. If not resident, use its tensor only in these calls and in work that they start:
   //   parameters  from prefetch(flat), or gather(flat), to the end of gather(flat); and in publish(flat)
   //   gradients   from gradient(flat) to the end of finish_gradient(flat)
   virtual Buffer& buffer(const BufferRequest& request) = 0;
@@ -122,12 +122,12 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // Called once, after attach. [any rank]
   virtual std::vector<Slice> owned() = 0;
   // Publishes new values of the owned slices of `flat`, after the optimizer's step or after initialisation or
-  // loading. The next gather() binds them on every rank; before the first step the engine compares them.
-  // [collective]
+  // loading. The next gather() binds them on every rank; before the first step the engine compares the values of
+  // all ranks. [collective]
   virtual void publish(FlatParameter& flat) = 0;
-  // Returns the group, declared by groups(), of the ranks that own the same slices as this rank, in an order such that
-  // the ranks with equal number hold all slices together and reduce, gather and publish without the others; null if
-  // there is none. Called after attach, for `step_policy: local`. [any rank]
+  // Returns the group, declared by groups(), of the ranks that own the same slices as this rank; null if there is none.
+  // The ranks with the same index in their replica groups must together hold all slices, and must reduce, gather and
+  // publish without other ranks. Called after attach, for `step_policy: local`. [any rank]
   virtual Group* replicas() { return nullptr; }
 };
 

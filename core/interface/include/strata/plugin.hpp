@@ -19,7 +19,10 @@ class RunContext;   // <strata/run_context.hpp>
 class StateReader;  // <strata/state_stream.hpp>
 class StateWriter;
 
-// Base class of all kinds. The engine creates a plugin with `new Class(context, options)`; an exception from the
+// Base class of all kinds. Marks in the headers: [collective]: all ranks of the group or run make the same calls in the
+// same order; [any rank]: each rank calls it alone, so it must not communicate; [any thread]: thread-safe.
+//
+// The engine creates a plugin with `new Class(context, options)`; an exception from the
 // constructor ends the run with an error that names the plugin. A plugin library is never unloaded.
 //
 // No call may permanently change state that the process shares: signal handlers, the rounding mode and the treatment of
@@ -45,8 +48,8 @@ class STRATA_EXPORT Plugin {
   // Reads what save() wrote. `version` is state_version() of the plugin that saved. Throws UserError if it is newer
   // than this plugin's. [any rank]
   virtual void load(StateReader& reader, int version);
-  // Returns the version of the format that save() writes, equal to STATE_VERSION in strata_add_plugin. A newer plugin
-  // must read older versions.
+  // Returns the version of the format that save() writes, equal to STATE_VERSION in strata_add_plugin; 1 unless
+  // overridden. A newer plugin must read older versions.
   virtual int state_version() const;
 
  protected:

@@ -40,18 +40,19 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   // Returns one sentence for the user: why Verdict::Stop ended the run.
   virtual std::string stop_reason() const;
 
-  // Returns the measurements of a policy that measures its factors: fp32 numbers, none below 0, on the run's device,
-  // equally many on all ranks, and always the same tensor. The engine sets them to 0 when a training step begins, and
-  // before judge() to their maxima over all ranks. Undefined by default: no measurements. Such a policy cannot run with
-  // step_policy: speculative. [any rank]
+  // Returns what a policy measures of the operands of its products, e.g. their largest magnitudes: an fp32 tensor of
+  // numbers >= 0 on the run's device, equally long on all ranks, the same tensor in every call. The engine sets it to 0
+  // when a training step begins, and before judge() to the maxima over all ranks. Undefined unless overridden: no
+  // measurements. A policy with measurements cannot run with `step_policy: speculative`. [any rank]
   virtual at::Tensor maxima();
 
   // The three products of every matmul of a layer with a weight (ModelContext::linear). The engine calls them without
   // autograd and keeps x from the forward to the weight's gradient. They run on the current stream and do not block.
   // They must not depend on how often they are called: a recomputed layer's forward is called twice, and evaluations
-  // come between steps. The optimizer writes w in place between steps, and factors that are not finite show in the
-  // product. For a weight shared by tensor-parallel ranks, Parameter::tensor and the other tensors are this rank's
-  // part, and ParameterInfo describes the whole. The defaults are libtorch's products in the tensors' dtype. [any rank]
+  // come between steps. The optimizer writes w in place between steps. Operands that are not finite must make the
+  // product not finite. For a weight shared by tensor-parallel ranks, Parameter::tensor and the other tensors are this
+  // rank's part, and ParameterInfo describes the whole. The defaults are libtorch's products in the tensors' dtype.
+  // [any rank]
   //
   // Returns x [..., in] times w [out, in] transposed, plus b [out] (may be undefined).
   virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b);

@@ -21,11 +21,12 @@ class STRATA_EXPORT [[nodiscard]] PendingRows {
   Pending pending_;
 };
 
+// Returns the number of rows of each part, padding included.
 inline std::int64_t rows_of_part(std::int64_t rows, int ranks) {
   return (rows + ranks - 1) / ranks;
 }
 
-// Gathers all `rows` rows from each rank's part [rows_of_part(), n]. [collective]
+// Gathers all rows, [rows, n], from the parts of all ranks, each [rows_of_part(), n]. [collective]
 STRATA_EXPORT PendingRows gather_rows(Group& group, const at::Tensor& part, std::int64_t rows);
 // Returns this rank's part of the sum over the ranks of `whole` [rows, n]; padding rows are zeros. [collective]
 STRATA_EXPORT PendingRows sum_into_parts(Group& group, const at::Tensor& whole);

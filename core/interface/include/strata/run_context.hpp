@@ -13,7 +13,7 @@ class STRATA_EXPORT RunContext {
   virtual Device& device() = 0;
   // Returns the store for memory that outlives a call: counted by category and tier, in a dry run too.
   virtual StateStore& store() = 0;
-  // Returns the pool for memory of one call, counted too.
+  // Returns the pool of device buffers for values that live within a step, such as gathered parameters; counted too.
   virtual SlotPool& slots() = 0;
 };
 

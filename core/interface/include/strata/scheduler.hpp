@@ -21,7 +21,7 @@ namespace strata {
 // Backward is BackwardInput and BackwardWeight in one. A split backward first computes the gradient of the chunk's
 // input, for which the previous stage waits, and later the gradients of the weights, for which no stage waits. Update:
 // the stage updates the chunk's weights within the step, without other stages, by the mean gradient of the
-// micro-batches after the chunk's last Update, up to its own.
+// micro-batches after those of the chunk's previous Update, up to its own micro_batch.
 enum class ComputeKind { Forward, Backward, BackwardInput, BackwardWeight, Update };
 
 // Cost of one layer, or of a chunk of layers, for one micro-batch. Times are in any unit, equal for all.
@@ -42,8 +42,8 @@ struct STRATA_EXPORT PipelineShape {
   // Number of layers of each chunk, given in the config (parallel.layers_per_chunk), which place() follows; otherwise
   // empty.
   std::vector<int> layers_per_chunk = {};
-  // Cost of each chunk, the sum over its layers. Empty before layers are placed; also for an order without a model, in
-  // which every pass takes one unit of time.
+  // Cost of each chunk, the sum over its layers. Empty before layers are placed, and for an order without a model: then
+  // every pass takes one unit of time, and a whole Backward two.
   std::vector<LayerCost> chunk_costs = {};
 
   int chunks() const { return stages * chunks_per_stage; }
@@ -80,7 +80,7 @@ class STRATA_EXPORT Scheduler : public Plugin {
  public:
   ~Scheduler() override;
 
-  // Returns the number of chunks per stage for parallel.chunks: auto: at least 1, and no more than place() accepts for
+  // Returns the number of chunks per stage for `parallel.chunks: auto`, at least 1 and at most what place() accepts for
   // a model of `layers` layers. 1 unless overridden. A pure function. [any rank]
   virtual int chunks_per_stage(int stages, int layers) const;
 
@@ -98,7 +98,7 @@ class STRATA_EXPORT Scheduler : public Plugin {
   // and together they cover all: no gradient is left at the end of a step.
   virtual std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const = 0;
 
-  // Returns the largest number of passes of a micro-batch through a chunk whose activations `stage` holds at once, each
+  // Returns the largest number of activation sets that `stage` holds at once: one per micro-batch and chunk, each
   // from its Forward to its Backward or BackwardWeight. The core checks every order against it. Empty unless
   // overridden: no promise. A pure function. [any rank]
   virtual std::optional<int> peak_live(const PipelineShape& shape, int stage) const;

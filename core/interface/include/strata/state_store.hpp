@@ -62,11 +62,12 @@ class STRATA_EXPORT StateStore {
   std::map<const void*, Entry> entries_;  // by StorageImpl
 };
 
-// A reusable buffer for a gathered parameter or a full gradient, with the events that order its uses: before filling
-// it, make the stream wait for `last_use`; before reading it, make the stream wait for `ready`.
+// A reusable buffer for a gathered parameter or a full gradient, with the events that order its uses. The user of the
+// slot records both events. Before filling the slot, make the stream wait for `last_use`; before reading it, for
+// `ready`.
 class STRATA_EXPORT Slot {
  public:
-  // Returns the first `elements` of the slot as `dtype`.
+  // Returns the first `elements` elements of the slot as `dtype`. Throws Bug if the slot is too small.
   at::Tensor as(at::ScalarType dtype, std::int64_t elements) const;
   Event& ready() { return *ready_; }
   Event& last_use() { return *last_use_; }

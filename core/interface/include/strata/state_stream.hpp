@@ -20,8 +20,9 @@ class STRATA_EXPORT StateWriter {
   virtual void number(std::string_view name, double value) = 0;  // stored exactly, including NaN
   virtual void text(std::string_view name, std::string_view value) = 0;
   virtual void bytes(std::string_view name, std::span<const std::byte> value) = 0;
-  // Writes bytes of this rank alone, such as compression errors: a run with other ranks or stages does not get them,
-  // and StateReader::contains returns false there. All other values must then be equal on all ranks.
+  // Writes bytes of this rank alone, such as compression errors. A run with another number of ranks or stages does not
+  // get them: StateReader::contains returns false there. A plugin that uses it must write its other values equal on all
+  // ranks.
   virtual void rank_bytes(std::string_view name, std::span<const std::byte> value) = 0;
 };
 

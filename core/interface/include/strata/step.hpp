@@ -19,11 +19,11 @@ struct Accumulation {
 // parameters. The only exception to the limits: the parameters of a single layer are always gathered.
 struct Lookahead {
   int layers = 0;             // maximum distance from a prefetch to its use, in layer computations; 0: no prefetch
-  std::int64_t elements = 0;  // maximum of elements prefetched and not yet used
-  // Maximum of elements of the layers that compute before the next use of a layer that stays gathered; < 0: none
-  // stays.
+  std::int64_t elements = 0;  // maximum number of elements prefetched and not yet used
+  // A layer stays gathered until its next use if the layers that compute before it have at most this many elements;
+  // < 0: no layer stays gathered.
   std::int64_t reuse_distance = 0;
-  std::int64_t live_parameters = 0;  // maximum of elements gathered at any time, prefetched and kept layers included
+  std::int64_t live_parameters = 0;  // maximum number of elements gathered, prefetched and kept layers included
   bool resident = false;             // parameters are always whole: the program has no gathers and releases
 };
 

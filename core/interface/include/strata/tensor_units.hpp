@@ -4,11 +4,11 @@
 
 namespace strata {
 
-// An optimizer whose units tensor-parallel ranks update together: a class that is an Optimizer and this one. If a unit
-// of a parameter consists of equal parts, one on each rank, such a part is a unit of the rank's part of the parameter:
-// ranks at the same place of the data axis get pieces with parts of the same units. step() is then [collective] over
-// the tensor-parallel ranks, in a dry run too. Units that ranks share in another way are refused, as for any
-// optimizer.
+// Interface of an optimizer whose units tensor-parallel ranks update together; its class derives from Optimizer and
+// from this class. If a unit of a parameter consists of equal parts, one on each rank, each part counts as a unit of
+// that rank's part of the parameter, and ranks with the same index on the data axis get pieces with parts of the same
+// units. step() is then [collective] over the tensor-parallel ranks, in a dry run too. The engine refuses units that
+// are divided among ranks in another way, as it does for any optimizer.
 class STRATA_EXPORT TensorUnits {
  public:
   virtual ~TensorUnits();

@@ -5,12 +5,13 @@
 
 namespace strata {
 
-// Code in which weights travel between ranks as the byte to which every product rounds them anyway: a class that is
-// both a PrecisionPolicy and a WeightCode. A partitioner that gathers parameters gets it by
-// PluginContext::extension(WeightCode::id), in its constructor or later; null if the run's policy is not one.
+// Byte code for weights sent between ranks: each element is sent as the byte to which every product rounds it anyway.
+// Implemented by a PrecisionPolicy, whose class derives from both. A partitioner that gathers parameters gets it by
+// PluginContext::extension(WeightCode::id), in its constructor or later; null if the run's policy is not a WeightCode.
 //
-// `magnitude` is the largest of the whole weight, or of a tensor-parallel rank's part of it: fp32, 0-dimensional, equal
-// on all ranks, and infinite if a number is not finite. Updates and checkpoints use the weights themselves.
+// `magnitude` is the largest absolute value in the whole weight, or in a tensor-parallel rank's part of it: fp32,
+// 0-dimensional, equal on all ranks, and infinite if an element is not finite. Updates and checkpoints use the weights
+// themselves.
 class STRATA_EXPORT WeightCode {
  public:
   static constexpr const char* id = "strata.weight_code/1";
@@ -21,9 +22,9 @@ class STRATA_EXPORT WeightCode {
   virtual bool travels(const ParameterInfo& weight) const = 0;
   // Announces, before the first step, that all products of this run get values of decode() for `weight`. [any rank]
   virtual void comes_decoded(const ParameterInfo& weight) = 0;
-  // Converts neighbours of a weight, in its dtype, to a byte each, or back; both contiguous. Runs on the current
-  // stream; does nothing on meta tensors. Products of decoded values equal, bit for bit, those of the weight scaled by
-  // its magnitude. [any rank]
+  // Converts consecutive elements of a weight, in its dtype, to one byte each, or back; both contiguous. Runs on the
+  // current stream; does nothing on meta tensors. Products of decoded values equal, bit for bit, those of the weight
+  // scaled by its magnitude. [any rank]
   virtual void encode(const at::Tensor& values, const at::Tensor& magnitude, const at::Tensor& bytes) const = 0;
   virtual void decode(const at::Tensor& bytes, const at::Tensor& magnitude, const at::Tensor& values) const = 0;
 };

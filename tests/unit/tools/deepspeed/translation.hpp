@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "config/defaults.hpp"
+#include "config/listing.hpp"
 #include "config/run_config.hpp"
 #include "plugins/engine_plugins.hpp"
 #include "tools/deepspeed/deepspeed.hpp"
@@ -45,14 +46,14 @@ inline std::string line_of(const Translated& translated, const std::string& key)
 
 inline std::string value_of(const Translated& translated, const std::string& path) {
   if (translated.run)
-    for (const Resolved& one : translated.run->listing)
+    for (const Resolved& one : listing(*translated.run))
       if (one.path == path) return to_text(one.value);
   return translated.error;
 }
 
 inline std::string origin_of(const Translated& translated, const std::string& path) {
   if (translated.run)
-    for (const Resolved& one : translated.run->listing)
+    for (const Resolved& one : listing(*translated.run))
       if (one.path == path) return one.origin;
   return translated.error;
 }

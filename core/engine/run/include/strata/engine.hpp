@@ -70,8 +70,8 @@ struct StepResult {
   std::map<std::string, double> statistics;  // statistics of the layers (LayerOutput::statistics), by name
 };
 
-// Sink of a program: receives the figures of a run on the ranks that pass one to Engine::observe. A write error that it
-// throws is thrown by the engine's call, after the step is complete.
+// Receiver of the figures of a run, on the ranks that pass one to Engine::observe. An error that it throws, such as a
+// write error, is thrown by the engine's call, after the step is complete.
 //
 //   struct Losses final : strata::Observer {
 //     void step(const strata::StepResult& result) override { std::printf("%.17g\n", result.loss); }
@@ -119,8 +119,8 @@ class STRATA_EXPORT Engine {
   Engine& operator=(Engine&& other) noexcept;
   ~Engine();
 
-  // Runs the forward of one micro-batch. A step by single calls alternates forward and backward `accumulation()` times,
-  // then calls step. With pipeline stages, or a scheduler with another order, throws a UserError that names
+  // Runs the forward of one micro-batch. A step made of single calls alternates forward and backward accumulation()
+  // times, then calls step. With pipeline stages, or a scheduler with another order, throws a UserError that names
   // train_batch. After an error in the middle of a step the engine accepts no further calls. [collective]
   Loss forward(const Batch& batch, Where where = Where::current());
   // Runs the backward of the last forward's loss, once. [collective]
@@ -128,9 +128,9 @@ class STRATA_EXPORT Engine {
   // Sums gradients over ranks, clips, updates. [collective]
   StepResult step(Where where = Where::current());
 
-  // Runs one whole step in the scheduler's order, over this rank's `accumulation()` micro-batches. The ranks of one
-  // pipeline pass the same ones. `step_policy: speculative` acts like `plain` here, because the next batches are
-  // unknown. [collective]
+  // Runs one whole step in the scheduler's order, over this rank's accumulation() micro-batches. The ranks of one
+  // pipeline or tensor group must pass the same micro-batches. `step_policy: speculative` acts like `plain` here,
+  // because the next batches are unknown. [collective]
   StepResult train_batch(const std::vector<Batch>& micro_batches, Where where = Where::current());
 
   // Returns this rank's micro-batches of the current or next step, from the config's `data` section. [any rank]
@@ -146,8 +146,8 @@ class STRATA_EXPORT Engine {
 
   // Functions to call between steps; all are [collective].
   //
-  // Returns the mean loss over the config's `validation` file. Progress lines, metrics.csv and observers include it
-  // after the first step.
+  // Returns the mean loss over the valid tokens of the config's `validation` file. Progress lines, metrics.csv and
+  // observers include it after the first step.
   double evaluate(Where where = Where::current());
   // Returns the mean loss over the given micro-batches, 1 to accumulation() of them, equally many on each rank.
   double evaluate(const std::vector<Batch>& micro_batches, Where where = Where::current());

@@ -32,8 +32,8 @@ struct DataRanks {
   MeshShape mesh;
   MeshPlace place;
 
-  int size() const { return mesh.size(Axis::Data); }
-  int in_the_run(int rank) const { return rank_of(mesh, place.with(Axis::Data, rank)); }
+  int size() const { return mesh.data_parallel(); }
+  int in_the_run(int rank) const { return data_parallel_ranks(mesh, place).at(static_cast<std::size_t>(rank)); }
 };
 
 // Groups of a partitioner among data-parallel ranks, which are threads.

@@ -28,8 +28,8 @@ struct CompressedExchange {
 
 // Sums of gradients by compressed messages (qgZ of ZeRO++, arXiv:2306.10209). Each rank compresses its values for each
 // other rank, all_to_all moves them, and the receiver sums in fp32 in rank order: the sum does not depend on the order
-// of arrival, and nothing is compressed twice. Ranks that own the same part then sum their sums in the same way and
-// exchange the results in 8 bits, so that all have equal values: a second hop, across the groups.
+// of arrival, and nothing is compressed twice. In a second hop, across the groups, ranks that own the same part then
+// sum their sums in the same way and exchange the results in 8 bits, so that all have equal values.
 //
 // With error feedback (LoCo, arXiv:2407.04480) a rank adds the errors of its earlier messages to a gradient. Errors
 // belong to the rank: one byte per element of a whole gradient, scaled by the loss scale of their step.
@@ -39,16 +39,19 @@ class CompressedSums {
   void attach(PartitionContext& context, Group& shard, Group* replicate, const std::vector<ShardLayout>& layouts,
               const GradientCompression& compression);
 
-  // Prepares an update; called before its first exchange of this flat parameter.
+  // Prepares an update; called before its first exchange of this flat parameter. Resets the errors if that is due.
   void update_begins(const FlatParameter& flat);
-  // Starts the sum of a piece over the ranks: destination = (or +=) this rank's part; undefined if it has none.
+  // Starts the sum of `values`, all of piece number `piece` (ShardLayout::pieces), over the ranks of `shard`. arrived()
+  // writes this rank's part of the sum to `destination`, or adds it if `add`. `destination` is undefined if this rank
+  // has no part. [collective]
   CompressedExchange sum(const FlatParameter& flat, std::size_t piece, const at::Tensor& values,
                          const at::Tensor& destination, bool add);
-  // Starts, over the ranks that own the part `values`, the sum of this rank's share, and then the gather of all shares.
+  // Steps of the second hop, over the ranks that own the part `values`: sum_over_replicas() starts the sum of this
+  // rank's share of it, and gather_over_replicas() then the gather of all shares, both in place. [collective]
   CompressedExchange sum_over_replicas(const FlatParameter& flat, std::size_t piece, const at::Tensor& values);
   CompressedExchange gather_over_replicas(const FlatParameter& flat, std::size_t piece, const at::Tensor& values);
 
-  // Saves and loads the errors. load() returns text to log: why they begin with zeros.
+  // Saves and loads the errors. load() returns text to log: why they begin with zeros; "" if they were loaded.
   void save(StateWriter& writer) const;
   std::string load(const StateReader& reader);
 
@@ -59,7 +62,7 @@ class CompressedSums {
     int owner = -1;     // owner of a piece that is not in parts
   };
   struct Home {
-    std::vector<Messages> pieces, shares, sums;  // messages by piece; of replicas, and of their sums
+    std::vector<Messages> pieces, shares, sums;  // messages by piece: first hop; second hop, and its sums
     at::Tensor errors;                           // all of them
     std::int64_t updates = 0;
   };

@@ -12,7 +12,8 @@
 
 namespace strata {
 
-// Names of the parameters, without ".weight" and ".bias". Names in a block follow DecoderNames::block and its number.
+// Names of the parameters, without ".weight" and ".bias". Names in a block are prefixed with DecoderNames::block and
+// the block's number.
 struct DecoderNames {
   std::string base;  // prefix of all names except the head's; absent in files of the bare model
   std::string embedding, positions, block, final_norm, head;
@@ -38,12 +39,14 @@ struct RotaryShape {
 struct BlockShape {
   enum class Norm { Layer, RootMeanSquare };
   enum class Mlp { Gelu, GeluByTanh, SwiGlu };
+  // True if a second product of the MLP's input, the gate, multiplies the first.
+  static constexpr bool is_gated(Mlp mlp) { return mlp == Mlp::SwiGlu; }
 
   Norm norm = Norm::Layer;
   Mlp mlp = Mlp::Gelu;
   bool parallel_residual = false;  // true: attention and MLP both read the block's input
   RotaryShape rotary;
-  std::int64_t window = 0;  // tokens that attention reaches back in the file's model; longer samples are refused
+  std::int64_t window = 0;  // attention window of the model in the file, in tokens; longer samples are refused; 0: none
 };
 
 // A whole decoder: what all its layers share, and its blocks in their order.

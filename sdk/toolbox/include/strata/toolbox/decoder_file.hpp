@@ -26,7 +26,7 @@ inline BlockShape::Mlp read_activation(const nlohmann::json& file, const std::st
                                        bool gated) {
   const std::string name = read_key<std::string>(file, key, otherwise);
   const std::optional<BlockShape::Mlp> mlp = mlp_of_activation(name);
-  if (!mlp || (*mlp == BlockShape::Mlp::SwiGlu) != gated)
+  if (!mlp || BlockShape::is_gated(*mlp) != gated)
     refuse_key(key, name,
                gated ? "this model's activation is silu, also called swish"
                      : "this model's activation is gelu, or gelu by tanh (gelu_new, gelu_pytorch_tanh, gelu_fast)");

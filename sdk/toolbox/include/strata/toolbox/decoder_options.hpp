@@ -37,8 +37,8 @@ struct DecoderSettings : DecoderShape {
   BlockShape block;
 };
 
-// A row of a family's table of presets: published sizes. A family whose presets have more derives its row from it. The
-// first row is "none", with the values of a model without a preset.
+// A row of a family's table of presets: published sizes. A family whose presets have more members derives its row type
+// from it. The first row is "none", with the values of a model without a preset.
 struct DecoderPreset {
   const char* name;
   std::int64_t hidden, layers, heads, intermediate, vocabulary;
@@ -51,7 +51,7 @@ const Preset& preset_of(const std::string& name, const Preset (&presets)[count])
   throw Bug("the table of presets has no row for {}, which the option lists", name);
 }
 
-// Returns sizes from `options`, then from the preset; 0 if neither has one.
+// Returns settings with each size from `options`, or from the preset if the option is 0; 0 if both are.
 template <class Options>
 DecoderSettings sizes_of(const Options& options, const DecoderPreset& preset) {
   const auto first = [](std::int64_t option, std::int64_t otherwise) { return option != 0 ? option : otherwise; };

@@ -6,8 +6,9 @@
 //     void operator()(Number& p, const Number& g, std::array<Number, states>& state) const;
 //   };
 //
-// g is the gradient times gradient_factor. `sqrt` and `sign` exist for both. Pieces in host memory go through
-// element_pass, others through libtorch's operators, which round alike except for the square root of some processors.
+// p is the master weight, g the gradient times gradient_factor. `sqrt` and `sign` exist for both types. Pieces in host
+// memory go through element_pass, others through libtorch's operators; both round alike, except for the square root
+// on some processors.
 #pragma once
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/sign.h>
@@ -29,7 +30,7 @@ inline float sign(float number) {
   return static_cast<float>(number > 0.0F) - static_cast<float>(number < 0.0F);
 }
 
-// [Note: prefetching] Hardware prefetching restarts in each page of 4 KiB, and reaches few loads ahead during
+// [Note: prefetching] Hardware prefetching restarts in each page of 4 KiB, and runs only a few loads ahead during
 // divisions. So the loop prefetches too: with the elements of a cache line it prefetches a later line of each array.
 // Past the end of an array a prefetch does nothing.
 inline constexpr std::int64_t elements_of_line = 16;
@@ -61,7 +62,7 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
       std::array<float, sizeof...(k)> numbers{state[k][i]...};
       of_loop(value, g[i] * gradient_factor, numbers);
       ((state[k][i] = numbers[k]), ...);
-      p[i] = value;  // last: it is known last, and stores wait in order
+      p[i] = value;  // stored last: it is computed last, and stores complete in order
     }
   };
   constexpr auto states = std::make_index_sequence<Formula::states>();
@@ -113,7 +114,7 @@ void element_step(std::span<Piece* const> pieces, const StepScalars& scalars, co
   std::vector<Piece*> in_host_memory;
   std::vector<Formula> formulas;
   for (Piece* const piece : pieces) {
-    if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
+    if (piece->master.is_meta()) continue;  // updates are in place, so a dry run has nothing to count
     if (takes_element_pass(*piece)) {
       in_host_memory.push_back(piece);
       formulas.push_back(formula_of(*piece));

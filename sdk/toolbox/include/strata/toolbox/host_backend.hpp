@@ -16,14 +16,15 @@ class HostMessage {
  public:
   // After an error a message may be destroyed without wait(); its memory is freed next and must no longer be used.
   virtual ~HostMessage() = default;
-  // Blocks until the message has been sent or received, without a timeout: the engine calls HostTransport::abort() when
-  // the peer can never come. Throws EnvironmentError naming the peer if the connection is lost.
+  // Blocks until the message has been sent or received, without a timeout: the engine aborts the backend, and so calls
+  // HostTransport::abort(), when the peer will never make the matching call. Throws EnvironmentError naming the peer if
+  // the connection is lost.
   virtual void wait() = 0;
 };
 
-// Collectives of one group over bytes in host memory. They are called one after the other, on one thread, by all ranks
-// of the group with the same sizes. Each returns when this rank has its result, waits without a timeout as HostMessage
-// does, and throws EnvironmentError naming the peer if a connection is lost. Reductions sum in rank order
+// Collectives of one group over bytes in host memory. All ranks of the group call them one after the other, each rank
+// on one thread, with the same sizes. Each returns when this rank has its result, waits without a timeout as
+// HostMessage does, and throws EnvironmentError naming the peer if a connection is lost. Reductions sum in rank order
 // (reduce_in_rank_order), so that every algorithm gives the same bits.
 class HostCollectives {
  public:
@@ -60,8 +61,9 @@ class HostTransport {
 };
 
 // Makes the backend for Communicator::connect from a connected transport. Collectives run one after the other on the
-// backend's own thread; the caller posts sends and receives directly. After the first error every operation fails with
-// it. Supports all operations of <strata/communicator.hpp> on contiguous tensors in host memory.
+// backend's own thread; sends and receives start on the caller's thread. After the first error every later
+// collective fails with the same error. Supports all operations of <strata/communicator.hpp> on contiguous tensors in
+// host memory.
 c10::intrusive_ptr<c10d::Backend> make_host_backend(const GroupSetup& setup, std::unique_ptr<HostTransport> transport);
 
 }  // namespace strata

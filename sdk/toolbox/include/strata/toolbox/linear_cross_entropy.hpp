@@ -17,20 +17,20 @@ struct VocabularyPart {
   std::int64_t whole = 0;
 };
 
-// How the loss is computed, and terms beside it.
+// Settings of the loss, and terms added to it.
 struct LossTerms {
   std::int64_t chunk = 0;  // rows of logits that exist at a time; 0: default_loss_chunk
   // Weight of the z-loss, which keeps logits small: the square of log(sum of exp(logits)), for each row with a target
   // (Chowdhery et al., arXiv 2204.02311, section 5).
   double z_loss = 0.0;
-  bool largest_logit = false;  // true: find TokenLoss::largest_logit
+  bool largest_logit = false;  // true: compute TokenLoss::largest_logit
 };
 
 // Loss of some tokens: fp32, 0-dimensional (fp64 for fp64).
 struct TokenLoss {
   at::Tensor loss;            // SUM over rows of the cross entropies
-  at::Tensor auxiliary_loss;  // SUM over rows of LossTerms' terms, weighted; undefined if all weights are 0
-  at::Tensor largest_logit;   // of the rows with a target; -infinity without any; undefined unless requested
+  at::Tensor auxiliary_loss;  // SUM over rows of the weighted z-loss; undefined if LossTerms::z_loss is 0
+  at::Tensor largest_logit;   // over the rows with a target; -infinity without any; undefined unless requested
 };
 
 // Returns the loss of softmax(x weight^T) and targets.
@@ -52,16 +52,16 @@ struct TokenLoss {
 // that its bits do not depend on the seed. If backward gets another gradient than the seed, it multiplies by the ratio
 // of the two.
 //
-// part: weight has some rows of the vocabulary, other ranks of the group the rest: targets, x and the result are equal
-// on all ranks, and every chunk's sums are added over them. The gradient of x is this rank's share of the sum.
-// [collective] over the group
+// part: if it has a group, `weight` holds this rank's rows of the vocabulary, and the other ranks of the group hold the
+// rest. x, targets and the result are equal on all ranks; each chunk's softmax sums are reduced over the ranks. The
+// gradient of x is only this rank's share; the whole gradient is the sum over the ranks. [collective] over the group
 TokenLoss linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                const LossTerms& terms = {}, const at::Tensor& seed = {},
                                const VocabularyPart& part = {});
 
-// Returns LayerOutput::logits of the head for these rows of x (int64 [n]): fp32 (fp64 for fp64) [n, vocabulary],
-// whole on every rank if weight is a part. Rounded like the logits of the loss. No gradients. [collective] over the
-// group
+// Returns LayerOutput::logits for some rows of x. rows: their indices, int64 [count]. Result: fp32 (fp64 for fp64)
+// [count, vocabulary], the whole vocabulary on every rank even if weight is a part. Rounded like the logits of the
+// loss. No gradients. [collective] over the group
 at::Tensor linear_logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rows,
                          const VocabularyPart& part = {});
 

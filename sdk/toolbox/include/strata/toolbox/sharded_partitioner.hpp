@@ -31,12 +31,12 @@ struct ShardingSettings {
 // - gradients reduced per micro-batch: A R (N-1)/N; once per step: R (N-1)/N; twice as much by all-reduce;
 // - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step, unless the engine averages weights over them
 //   (PartitionContext::sums_replicas);
-// - touched rows of an embedding (RowSums): at most a bit per row and rank more than that.
+// - touched rows of an embedding (RowSums): at most one bit per row and rank more than a dense sum.
 //
-// With compression, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the
-// replicas' second half of R/N is one byte. A sum goes by all-to-all, which sends as much as a reduce-scatter. For
-// weights in the precision's byte code P is one byte per element (EncodedMessages), and 4 per weight are all-reduced
-// once per step.
+// With compression, P and R are 1 or 1/2 byte per element plus 4 bytes per block (WireMessages); of the two R/N per
+// step among replicas, the second is 1 byte per element. Sums then use all-to-all, which sends as much as a
+// reduce-scatter. For weights in the precision policy's byte code, P is 1 byte per element (EncodedMessages), and 4
+// bytes per weight are all-reduced once per step.
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;

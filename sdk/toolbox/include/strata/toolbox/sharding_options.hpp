@@ -15,7 +15,7 @@
          "Maximum elements per reduction. Larger gradients are split; smaller ones are sent at once, without waiting " \
          "for a full bucket.")                                                                                         \
   OPTION(boolean, overlap_comm, true, "", "",                                                                          \
-         "Overlap of communication with computation; false: each collective is waited for at once.")                   \
+         "Overlap of communication with computation; false: wait for each collective as soon as it is started.")       \
   OPTION(boolean, prescale_gradients, true, "", "",                                                                    \
          "Division of gradients by the data-parallel size before the sum; false: after it, which lets fewer small "    \
          "values underflow in a 16-bit reduction. The factors are powers of two and cancel exactly.")                  \
@@ -37,18 +37,18 @@
          "Maximum elements per all-gather of updated parameters. Larger layers are split, and their gradients at the " \
          "same boundaries.")
 
-#define STRATA_GATHER_OPTIONS(OPTION)                                                                                 \
-  OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "Number of layers to gather ahead of use.")           \
-  OPTION(integer, prefetch_bucket_size, 1'000'000'000, "min=0", "elements",                                           \
-         "Maximum elements to gather ahead of use; a larger layer is gathered when it is used.")                      \
-  OPTION(integer, max_live_parameters, 1'000'000'000, "min=0", "elements",                                            \
-         "Maximum elements gathered at a time; the parameters that one layer needs are always gathered.")             \
-  OPTION(integer, max_reuse_distance, 1, "min=0", "elements",                                                         \
-         "Limit for keeping parameters gathered: elements of the layers that are computed before their next use. 1: " \
-         "only if no layer is in between; 0: never.")                                                                 \
-  OPTION(integer, persistence_threshold, 0, "min=0", "elements",                                                      \
-         "Maximum parameters of a layer that is not sharded but kept whole on every rank.")                           \
-  OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                        \
+#define STRATA_GATHER_OPTIONS(OPTION)                                                                                \
+  OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "Number of layers to gather ahead of use.")          \
+  OPTION(integer, prefetch_bucket_size, 1'000'000'000, "min=0", "elements",                                          \
+         "Maximum elements to gather ahead of use; a larger layer is gathered when it is used.")                     \
+  OPTION(integer, max_live_parameters, 1'000'000'000, "min=0", "elements",                                           \
+         "Maximum elements gathered at a time; the parameters that one layer needs are always gathered.")            \
+  OPTION(integer, max_reuse_distance, 1, "min=0", "elements",                                                        \
+         "Parameters stay gathered until their next use if the layers computed in between have fewer elements than " \
+         "this. 1: only if no layer is in between; 0: never.")                                                       \
+  OPTION(integer, persistence_threshold, 0, "min=0", "elements",                                                     \
+         "Layers with at most this number of parameters are not sharded; every rank keeps them whole.")              \
+  OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                       \
          "Maximum elements of the model kept whole by persistence_threshold, first layers first.")
 
 // Compression of messages between ranks. It changes numbers, within STRATA_COMPRESSION_EQUIVALENCE
@@ -58,12 +58,13 @@
       text, weights_on_wire, "exact", "one_of=exact|int8", "",                                                         \
       "Format of gathered weights. int8: 8 bits with one scale per block, a quarter of the bytes of fp32 and half of " \
       "bf16. All ranks compute with the rounded weights, each off by at most 1/254 of the largest in its block; "      \
-      "updates and checkpoints stay exact. A stage that keeps weights whole then stores this rank's shard twice.")     \
+      "updates and checkpoints stay exact. ZeRO stages 1 and 2, which keep weights whole, then store this rank's "     \
+      "shard twice.")                                                                                                  \
   OPTION(text, gradients_on_wire, "exact", "one_of=exact|int8|int4", "",                                               \
          "Format of reduced gradients. int8, int4: 8 or 4 bits with one scale per block, a quarter or an eighth of "   \
          "the bytes of fp32. The values that a rank sends are off by at most 1/254 or 1/14 of the largest in their "   \
          "block, once inside a group and again across groups. The sum is in fp32, in the order of the ranks. int4 "    \
-         "needs error_feedback to converge as well.")                                                                  \
+         "converges as well as exact gradients only with error_feedback.")                                             \
   OPTION(boolean, error_feedback, false, "", "",                                                                       \
          "Error feedback (LoCo), with gradients_on_wire: add the rounding errors of earlier gradients to the next "    \
          "one. Takes one byte of memory per element of the gradients of this rank's layers, and two in a checkpoint.") \

@@ -26,7 +26,7 @@ class SkipPolicy {
 // Option of a policy that skips steps.
 #define STRATA_SKIP_OPTION(OPTION)                             \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
-         "Maximum consecutive steps with non-finite gradients, which are skipped; the run stops after more.")
+         "Maximum number of consecutive steps skipped for non-finite gradients; one more stops the run.")
 
 // Base of a policy without a loss scale; its state is the state of the skips.
 class UnscaledPolicy : public PrecisionPolicy {

@@ -32,8 +32,8 @@ class TokenFile {
   const std::string& path() const { return file_.path(); }
   TokenType type() const { return type_; }
   std::int64_t token_count() const { return token_count_; }
-  // Writes tokens [first, first + count), which must be in the file, to `destination`. Throws EnvironmentError if the
-  // file was truncated after it was opened.
+  // Writes tokens [first, first + count), which must be in the file, to `destination`. Blocks. Throws EnvironmentError
+  // if the disk fails or the file was truncated after it was opened.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
 
  private:
@@ -46,8 +46,9 @@ class TokenFile {
 // The concatenated tokens of several files.
 class TokenFiles : public DataSet {
  public:
-  // Takes at least one file, and no masks or one for each file: as many bytes as the file has tokens, 1 for a target
-  // and 0 for a token that the loss ignores. Throws UserError if the types of the files differ, or a mask does not fit.
+  // Takes at least one file, and no masks or one for each file. A mask has one byte for each token of its file: 1 for a
+  // target, 0 for a token that the loss ignores. Throws UserError if the types of the files differ, or a mask does not
+  // fit.
   explicit TokenFiles(std::vector<TokenFile> files, std::vector<TokenFile> masks = {});
   std::vector<TokenFileInfo> files() const override;
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const override;
@@ -72,7 +73,7 @@ std::vector<std::string> files_matching(const std::string& path);
 std::vector<TokenFile> open_files(const std::string& path, const std::function<TokenFile(InputFile)>& open);
 
 // Writes `header` and the tokens to a file, replacing an existing one. Throws UserError for an id that the type cannot
-// store, EnvironmentError if the disk fails.
+// store or a path that cannot be written, EnvironmentError if the disk fails.
 void write_token_file(const std::string& path, TokenType type, const std::vector<std::int64_t>& tokens,
                       std::string_view header = {});
 
@@ -83,8 +84,8 @@ class RowSamples final : public Samples {
   // Returns the number of samples in the row: floor((tokens - 1) / seq_len). Throws UserError if there are none.
   static std::int64_t per_epoch(const DataSet& set, std::int64_t seq_len);
 
-  // Takes `order`: the sample number at each position; the next epoch's numbers continue after the last sample of the
-  // previous one.
+  // Takes `order`: the sample number at each position. Numbers run on over epochs: number n is sample n modulo
+  // per_epoch() of the row. `set` must outlive this object.
   RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order);
   std::int64_t count() const override { return static_cast<std::int64_t>(order_.size()); }
   std::int64_t sample(std::int64_t position) const override;

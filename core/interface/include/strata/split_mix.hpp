@@ -5,12 +5,14 @@
 namespace strata {
 
 inline constexpr std::uint64_t golden_ratio =
-    0x9E3779B97F4A7C15U;  // 2^64 divided by it, odd: the generator's increment
+    0x9E3779B97F4A7C15U;  // 2^64 / golden ratio, rounded to odd: the generator's increment
+
+inline constexpr std::uint64_t mix_factors[]{0xBF58476D1CE4E5B9U, 0x94D049BB133111EBU};
 
 // The generator's output function: a bijection in which every input bit affects every output bit.
 constexpr std::uint64_t mix_bits(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  z = (z ^ (z >> 30)) * mix_factors[0];
+  z = (z ^ (z >> 27)) * mix_factors[1];
   return z ^ (z >> 31);
 }
 
