@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
+#include <strata/split_mix.hpp>
 
 #include <cmath>
 #include <cstring>

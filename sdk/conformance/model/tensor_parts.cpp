@@ -58,8 +58,10 @@ void tensor_parts_agree(const ModelWorld& world) {
     fakes::on_ranks(shape.tensor_ranks, [&](CheckedGroup& group) {
       at::set_num_threads(1);
       const auto index = static_cast<std::size_t>(group.rank());
+      stage::LayerGroups groups;
+      groups.set(Axis::Tensor, group);
       const BuiltModel part(**models[index],
-                            std::make_unique<stage::Linear>(products, "precision/plain", group.rank(), shape, &group),
+                            std::make_unique<stage::Linear>(products, "precision/plain", group.rank(), shape, groups),
                             group.rank(), 5);
       parts[index] = Gradients(part, batch);
     });
