@@ -14,7 +14,7 @@ TEST_CASE("Unset validation keys take the data's values") {
   CHECK(run.validation.data.order == DataOrder::Sequential);
   CHECK(run.validation.every == 50);
   CHECK(run.validation.samples == 0);
-  CHECK(row(run, "validation.samples").value == "all");
+  CHECK(row(run, "validation.samples").value == "auto");
   const auto token_type = [](const std::string& validation, const std::string& data) {
     const RunConfig config = resolved({minimal_config, validation}, {data});
     return std::get<std::string>(config.validation.data.plugin.options.value("token_type"));

@@ -336,7 +336,8 @@ TEST_CASE("cuts within blocks or matrices are refused, in a plan too") {
   };
   CHECK_THAT(refused("adamw_8bit", 2, {"parallel.tensor=2", "train.micro_batch=2"}),
              Contains("parallel.tensor is 2, and optimizer/adamw_8bit updates 256 neighbouring elements of "
-                      "gpt_neox.embed_in.weight together, which would be split over ranks; set parallel.tensor to 1"));
+                      "gpt_neox.embed_in.weight together: no rank would have all elements of such a unit; set "
+                      "parallel.tensor: 1, or choose"));
   // The rows of the vocabulary, which are filled up.
   CHECK_THAT(refused("muon", 2, {"parallel.tensor=2", "train.micro_batch=2", "optimizer.matrices='*embed_in*'"}),
              Contains("optimizer/muon updates 6464 neighbouring elements of gpt_neox.embed_in.weight together"));

@@ -78,8 +78,8 @@ struct Naive {
 
   at::Tensor norm(const at::Tensor& x, const std::string& name, BlockShape::Norm kind) const {
     if (kind == BlockShape::Norm::Layer)
-      return at::layer_norm(x, {x.size(-1)}, p.at(name + ".weight"), p.at(name + ".bias"), epsilon);
-    return x * (x.square().mean(-1, true) + epsilon).rsqrt() * p.at(name + ".weight");
+      return at::layer_norm(x, {x.size(-1)}, p.at(name + ".weight"), p.at(name + ".bias"), shape.norm_epsilon);
+    return x * (x.square().mean(-1, true) + shape.norm_epsilon).rsqrt() * p.at(name + ".weight");
   }
   at::Tensor linear(const at::Tensor& x, const std::string& name) const {
     return at::matmul(x, p.at(name + ".weight").t()) + p.at(name + ".bias");
@@ -137,21 +137,41 @@ struct Naive {
 };
 
 // Returns the largest difference of loss and gradients, relative to each tensor's largest value. In fp64, so that
-// it does not depend on how a processor rounds products; the bound allows roundings of what is kept in fp32.
-double difference(const DecoderShape& shape) {
+// it does not depend on how a processor rounds products; the bound allows roundings of what is kept in fp32. `naive`:
+// the shape of the naive graph.
+double difference(const DecoderShape& shape, const DecoderShape& naive) {
   const Decoder decoder(shape);
   LayersInOrder run(decoder, {samples, tokens, at::kDouble});
   run.make_parameters(at::kDouble, at::kDouble);
   return difference_from_one_graph(run, random_batch(), [&](const MicroBatch& micro_batch) {
-    return Naive{run.parameters, shape}.loss(micro_batch);
+    return Naive{run.parameters, naive}.loss(micro_batch);
   });
 }
 
 }  // namespace
 
 TEST_CASE("a decoder of different blocks equals one naive graph") {
-  for (const auto projections : {DecoderShape::Projections::Apart, DecoderShape::Projections::ByHead})
-    CHECK(difference(shape_of(different_blocks(), projections)) < 1e-6);
+  for (const auto projections : {DecoderShape::Projections::Apart, DecoderShape::Projections::ByHead}) {
+    const DecoderShape shape = shape_of(different_blocks(), projections);
+    CHECK(difference(shape, shape) < 1e-6);
+  }
+}
+
+TEST_CASE("a small error in one block makes a decoder differ from the naive graph") {
+  const auto projections = DecoderShape::Projections::Apart;
+  const DecoderShape shape = shape_of(different_blocks(), projections);
+  std::vector<BlockShape> blocks = different_blocks();
+  blocks[2].rotary.base *= 1.001;
+  CHECK(difference(shape, shape_of(blocks, projections)) > 1e-5);
+  blocks = different_blocks();
+  blocks[3].rotary.scaling.factor *= 1.001;
+  CHECK(difference(shape, shape_of(blocks, projections)) > 1e-5);
+  DecoderShape other = shape;
+  other.norm_epsilon *= 2.0;
+  CHECK(difference(shape, other) > 1e-5);
+  blocks = different_blocks();
+  blocks[0].mlp = BlockShape::Mlp::GeluByTanh;
+  CHECK(difference(shape, shape_of(blocks, projections)) > 1e-5);
 }
 
 TEST_CASE("each block has the parameters and costs of its own shape") {
