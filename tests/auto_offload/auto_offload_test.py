@@ -143,6 +143,6 @@ def test_refusals_name_the_remedy(runs):
     assert "set step_policy: plain or delayed" in refused(runs, [*auto, "step_policy=speculative"])
     assert "offload.host and offload.disk are none" in refused(runs, ["offload=auto", "offload.host=none"])
     assert "which only `strata train` and strata::initialize() do; they print the chosen keys" in refused(runs, auto, command="plan")
-    assert "cannot open the folder" in refused(runs, ["offload=auto", "offload.disk.plugin=nvme", f"offload.disk.nvme.path={runs.disk}/none"])
+    assert "create the folder" in refused(runs, ["offload=auto", "offload.disk.plugin=nvme", f"offload.disk.nvme.path={runs.disk}/none"])
     text = refused(runs, ["device_budget=1MiB"], 2)
     assert re.search(r"device_budget is 1.00 MiB, and a step of rank 0 needs \S+ MiB of device memory", text), text

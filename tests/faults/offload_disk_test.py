@@ -88,7 +88,7 @@ def test_full(faults, layout):
         assert "step 1/" not in run.output
 
 
-@pytest.mark.parametrize("path, text", [("/no/such/folder", "cannot open the folder /no/such/folder"), ("", "path is empty"), ("/etc/passwd", "is not a folder")])
+@pytest.mark.parametrize("path, text", [("/no/such/folder", "path is /no/such/folder: No such file"), ("", "path is empty"), ("/etc/passwd", "is not a folder")])
 def test_no_folder(faults, path, text):
     faults.expect(start(faults, "ddp, 1 rank", f'"{path}"', slow=False), 2, text)
 

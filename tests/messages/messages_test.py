@@ -10,8 +10,8 @@ ADVICE = "`strata plan` shows"
 
 
 def test_unknown_command(shell):
-    shell.expect(2, ["no command 'trian': did you mean train?"], "trian", shell.config)
-    shell.expect(2, ["strata data has no command 'pakc': did you mean pack?"], "data", "pakc")
+    shell.expect(2, ["unknown command 'trian' of strata; did you mean train?"], "trian", shell.config)
+    shell.expect(2, ["unknown command 'pakc' of strata data; did you mean pack?"], "data", "pakc")
 
 
 def test_swapped_export(shell):

@@ -38,6 +38,15 @@ def test_moments_of_8_bits(engine, config):
     assert 2.03 <= plan["peak_bytes"]["device"]["optimizer"] / plan["trainable"] <= 2.06
 
 
+@pytest.mark.parametrize("layout", [["parallel.tensor=2"], ["parallel.pipeline=2"], ["parallel.tensor=2", "parallel.pipeline=2"], ["partitioner=zero3"]])
+def test_operations_of_a_step(engine, config, layout):
+    """A step computes as much on every layout."""
+    def operations(ranks, *settings):
+        arguments = set_arguments(["train.global_batch=8", "train.micro_batch=2", *settings])
+        return json.loads(engine.run("plan", config, "--format", "json", "--ranks", ranks, *arguments).stdout)["model_flops_per_step"]
+    assert operations(4, *layout) == pytest.approx(operations(1), rel=1e-12)
+
+
 def test_averages_of_groups(engine, config):
     """Once in so many steps a rank of two groups sends its fp32 weights to the other, and in a step next to nothing."""
     local = ["partitioner=hybrid", "partitioner.shard_size=1", "step_policy=local", "local.steps=20"]

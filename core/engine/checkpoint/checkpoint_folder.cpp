@@ -334,11 +334,16 @@ fs::path resolve_latest(const fs::path& path) {
   return step_of(target) ? path.parent_path() / target : path;
 }
 
+void require_folder(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  throw UserError("{} {}; give a checkpoint or a folder of checkpoints", name,
+                  fs::exists(folder, error) ? "is a file" : "does not exist");
+}
+
 TrainingCheckpoint read_latest(const std::string& path) {
   const fs::path resolved = resolve_latest(path);
-  std::error_code error;
-  if (!fs::is_directory(resolved, error))
-    throw UserError("{}: does not exist; give a checkpoint or a folder of checkpoints", path);
+  require_folder(resolved, path);
   const CheckpointFolder folder(resolved);
   const std::optional<std::int64_t> latest = folder.latest();
   return TrainingCheckpoint::read(latest ? folder.of_step(*latest) : resolved);

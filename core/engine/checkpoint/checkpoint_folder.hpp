@@ -81,6 +81,8 @@ class CheckpointFolder {
 
 // Returns the checkpoint or folder of checkpoints at `path`; for a file `latest`, the checkpoint that it names.
 std::filesystem::path resolve_latest(const std::filesystem::path& path);
+// Throws UserError if `folder`, `name` in the message, is not a folder.
+void require_folder(const std::filesystem::path& folder, const std::string& name);
 // Reads the checkpoint in `path`, or the latest in a folder of checkpoints. Throws as TrainingCheckpoint::read, and
 // UserError if there is no such folder.
 TrainingCheckpoint read_latest(const std::string& path);

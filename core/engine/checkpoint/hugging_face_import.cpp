@@ -64,7 +64,8 @@ HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.stri
     throw UserError(Place{path_},
                     pickled ? "holds its weights as pytorch_model.bin, which only Python can read; save them again "
                               "with transformers' save_pretrained, which writes model.safetensors"
-                            : "holds neither model.safetensors nor model.safetensors.index.json");
+                            : "holds neither model.safetensors nor model.safetensors.index.json; download the weights, "
+                              "or name another folder");
   }
 }
 
@@ -120,7 +121,7 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
   }
   constexpr std::size_t shown = 3;
   std::string text;
-  if (!misshapen.empty()) text += "; of another shape: " + text::first_of(misshapen, shown);
+  if (!misshapen.empty()) text += "; other shapes: " + text::first_of(misshapen, shown);
   if (!missing.empty()) text += "; missing: " + text::first_of(missing, shown);
   if (!unexpected.empty()) text += "; unknown to the model: " + text::first_of(unexpected, shown);
   if (text.empty()) return;

@@ -41,8 +41,7 @@ Target target_of(const config::RunConfig& config, const std::string& from) {
     return {config.checkpoint.path, false};
   }
   const fs::path folder = resolve_latest(from);
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) throw UserError("--resume {}: does not exist", from);
+  require_folder(folder, "--resume " + from);
   return {folder, CheckpointFolder(folder).steps().empty()};
 }
 

@@ -30,7 +30,7 @@ inline std::string answer(const Facts& facts, const PluginChoice RunConfig::*plu
 inline const Feature automatic_offload{
     "offload: auto", "offload.automatic",
     [](const Facts& facts) { return found_if(facts.config.offload.automatic, "offload is automatic"); },
-    "set offload.automatic: false"};
+    "leave offload: auto out"};
 
 inline const Feature offload_activations{"offload.activations", "offload.activations.plugin",
                                          [](const Facts& facts) {

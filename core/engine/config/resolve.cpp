@@ -15,7 +15,8 @@ namespace {
 OptionValue typed_layers(const Node& node, const std::string& path) {
   if (node.kind == NodeKind::Scalar && (node.text == "all" || node.text == "none")) return node.text;
   if (node.kind != NodeKind::Sequence)
-    throw UserError(node.place, "{}: all, none or a list of layer numbers like [0, 2] is expected", path);
+    throw UserError(node.place, "{} is {}; it must be all, none, or a list of layer numbers, as in [0, 2]", path,
+                    node.kind == NodeKind::Scalar ? shown(node.text) : "a section");
   OptionSpec list;
   list.type = "integers";
   list.minimum = "0";

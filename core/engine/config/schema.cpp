@@ -51,7 +51,7 @@ std::string expected(const OptionSpec& option) {
   if (option.type == "size") return "a size, as in 4096, 64MiB or 1.5GB";
   if (option.type == "integers") return "a list of whole numbers, as in [1, 2]";
   if (option.type == "numbers") return "a list of numbers, as in [0.9, 0.95]";
-  return option.choices.empty() ? "a text" : fmt::format("one of {}", fmt::join(option.choices, ", "));
+  return option.choices.empty() ? "text" : fmt::format("one of {}", fmt::join(option.choices, ", "));
 }
 
 void check_shape(const Node& node, const OptionSpec& option) {

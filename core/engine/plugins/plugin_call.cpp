@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <strata/error.hpp>
+#include <strata/plugin_kind.hpp>
 
 #include <atomic>
 
@@ -22,6 +23,13 @@ constexpr const char* on_meta =
     "; before a run, and in `strata plan`, plugins compute on meta tensors, which have shapes and no values: use "
     "operators whose result shapes do not depend on values, read no value on the host (item(), to the CPU, "
     "data_ptr()), and skip work that needs values if tensor.is_meta()";
+
+// Whether an error begins with a plugin's name, as in "offload/nvme: path is empty".
+bool names_a_plugin(const std::string& text) {
+  const std::string first = text.substr(0, text.find(": "));
+  const std::size_t slash = first.find('/');
+  return slash != std::string::npos && plugin_kind_from_string(first.substr(0, slash)).has_value();
+}
 
 thread_local const CallInProgress* innermost = nullptr;
 std::atomic<const CallInProgress*> newest{nullptr};
@@ -51,11 +59,12 @@ const CallInProgress* CallInProgress::now() {
 }
 
 void rethrow_from_plugin(const std::string& plugin, const std::string& function) {
-  const std::string where = "plugin " + plugin + ": " + function + ": ";
+  const std::string where = "plugin " + plugin + ": " + function + ": ";  // for a plugin's author
   try {
     throw;
   } catch (const UserError& error) {
-    throw UserError(where + error.what());
+    const std::string text = error.what();
+    throw UserError(names_a_plugin(text) ? text : plugin + ": " + text);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(where + error.what());
   } catch (const c10::DistError& error) {

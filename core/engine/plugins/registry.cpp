@@ -189,7 +189,8 @@ void PluginRegistry::not_found(PluginKind kind, const std::string& name) {
     }
   }
   std::string text = "no plugin " + full_name(kind, name) + other_kind;
-  if (!known.empty()) text += "; nearest: " + text::nearest(name, known) + "; known:";
+  if (const std::string best = text::near(name, known); !best.empty()) text += "; did you mean " + best + "?";
+  if (!known.empty()) text += "; known:";
   for (const std::string& one : known) text += " " + one;
   if (known.empty()) text += "; no " + std::string(to_string(kind)) + " plugin is known";
   text += "; folders tried:";

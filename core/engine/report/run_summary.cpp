@@ -168,8 +168,9 @@ nlohmann::json to_json(const RunSummary& summary) {
 
 std::string summary_table(const RunSummary& summary) {
   std::ostringstream out;
-  const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
-  const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
+  const auto loss = [](double value) { return std::isnan(value) ? std::abs(value) : value; };  // printf has a -nan
+  const double first = summary.losses.empty() ? 0.0 : loss(summary.losses.front());
+  const double last = summary.losses.empty() ? 0.0 : loss(summary.losses.back());
   out << (summary.steps == 0 ? text::formatted("no steps left to run: %lld were run before",
                                                static_cast<long long>(summary.steps_done))
                              : text::formatted("steps %lld, loss %.4f->%.4f, median step %.3f s, %.0f tokens/s",

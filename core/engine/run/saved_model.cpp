@@ -54,7 +54,8 @@ void take_saved_model(resolve::ResolvedRun& run, const std::string& path) {
     const std::string key = key_of(model, others.front());
     throw UserError(
         model.options_place,
-        "{} is {}, and {} was saved with {}: another model of the same weights; leave {} out to evaluate the saved one",
+        "{} is {}, and {} was saved with {}: the model would differ from the saved one; leave {} out to evaluate the "
+        "saved one",
         key, config::to_text(taken.value(others.front())), folder, config::to_text(theirs.value(others.front())), key);
   }
   for (const std::string& option : theirs.names())

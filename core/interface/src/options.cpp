@@ -116,13 +116,14 @@ void check_limits(const OptionSpec& spec, string_view text, Value value, std::op
     if (!converted) throw Bug("option {}: the limit {} is not of type {}", spec.name, in_quotes(written), spec.type);
     return *converted;
   };
-  const std::string unit = spec.unit.empty() ? "" : " " + spec.unit;
-  if (!spec.minimum.empty() && value < limit(spec.minimum)) {
-    refuse(spec, text, "the minimum is " + spec.minimum + unit);
-  }
-  if (!spec.maximum.empty() && value > limit(spec.maximum)) {
-    refuse(spec, text, "the maximum is " + spec.maximum + unit);
-  }
+  // Units are plurals, and the text of a size has its own.
+  const auto with_unit = [&](const std::string& written) {
+    return spec.unit.empty() || spec.type == "size" || written == "1" ? written : written + " " + spec.unit;
+  };
+  if (!spec.minimum.empty() && value < limit(spec.minimum))
+    refuse(spec, text, "the minimum is " + with_unit(spec.minimum));
+  if (!spec.maximum.empty() && value > limit(spec.maximum))
+    refuse(spec, text, "the maximum is " + with_unit(spec.maximum));
 }
 
 template <class Value>
@@ -155,7 +156,12 @@ OptionValue choice(const OptionSpec& spec, string_view text) {
 }  // namespace
 
 OptionValue parse_option(const OptionSpec& spec, string_view text) {
-  if (spec.type == "integer") return scalar(spec, text, to_integer, "it must be a whole number, as in 12 or 5e8");
+  if (spec.type == "integer") {
+    const std::optional<double> number = to_number(trimmed(text));
+    const bool too_large = number && std::abs(*number) >= 0x1p53;
+    return scalar(spec, text, to_integer,
+                  too_large ? "the number is too large" : "it must be a whole number, as in 12 or 5e8");
+  }
   if (spec.type == "number") return scalar(spec, text, to_number, "it must be a finite number, as in 0.5 or 6e-4");
   if (spec.type == "size") return scalar(spec, text, to_size, "it must be a size, as in 4096, 64MiB or 1.5GB");
   if (spec.type == "integers") return list(spec, text, to_integer, "it must be a list of whole numbers, as in [1, 2]");

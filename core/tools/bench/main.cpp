@@ -146,7 +146,7 @@ void check_ranks_options(const Arguments& arguments, PluginKind kind) {
   if (arguments.nproc_option->count() > 0 && !bench::needs_ranks(kind))
     throw UserError("--nproc: {}in one process; leave it out", found);
   if (arguments.communicator_option->count() > 0 && kind != PluginKind::Partitioner)
-    throw UserError("--communicator: {}without another one; leave it out", found);
+    throw UserError("--communicator applies only to partitioners; leave it out");
 }
 
 // `command_line`: this process's arguments without the program's name.

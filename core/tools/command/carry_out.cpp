@@ -10,10 +10,10 @@
 #include <memory>
 #include <utility>
 
-#include "text/nearest.hpp"
 #include "text/printable.hpp"
 #include "tools/command/begin.hpp"
 #include "tools/command/help_format.hpp"
+#include "tools/command/parse_error.hpp"
 #include "tools/command/sudden_end.hpp"
 
 namespace strata::cli {
@@ -39,22 +39,6 @@ void set_up_log(const std::string& level) {
   spdlog::set_default_logger(logger);
 }
 
-// The misspelt command, as in `strata trian`; empty when the command line has another error.
-std::string unknown_command(const CLI::App& app) {
-  const CLI::App* last = &app;
-  while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
-  std::vector<std::string> known;
-  for (const CLI::App* const command : last->get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(command->get_name());
-  if (known.empty()) return "";
-  for (const std::string& word : last->remaining())
-    if (!word.starts_with('-')) {
-      const std::string name = app.get_name() + (last == &app ? "" : " " + last->get_name());
-      return name + " has no command '" + word + "': " + text::suggestion(word, known);
-    }
-  return "";
-}
-
 // Refuses empty values, which come from unset variables of a shell, and NaN: both would have no effect.
 void refuse_meaningless_values(const CLI::App& app) {
   for (const CLI::App* const command : app.get_subcommands()) refuse_meaningless_values(*command);
@@ -70,13 +54,8 @@ void refuse_meaningless_values(const CLI::App& app) {
   }
 }
 
-// The error in a command line, without the largest number of a type as the end of a range.
-std::string failure_text(const CLI::App*, const CLI::Error& error) {
-  std::string text = error.what();
-  const std::size_t largest = text.find(" to 1797693134862315");
-  if (largest != std::string::npos)
-    text.replace(largest, text.find_first_not_of("0123456789.", largest + 4) - largest, " and more");
-  return text + "\nRun with --help for more information.\n";
+std::string failure_text(const CLI::App* app, const CLI::Error& error) {
+  return "strata: " + text::printable(parse_error_text(*app, error)) + "\nRun with --help for more information.\n";
 }
 
 int parse_and_act(CommandLine& line) {
@@ -92,7 +71,6 @@ int parse_and_act(CommandLine& line) {
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = unknown_command(app); !unknown.empty()) throw UserError(unknown);
     return app.exit(error) == 0 ? 0 : 2;
   }
   refuse_meaningless_values(app);

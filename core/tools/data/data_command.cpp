@@ -16,6 +16,7 @@
 #include "data/samples.hpp"
 #include "plugins/engine_plugins.hpp"
 #include "plugins/plugin_call.hpp"
+#include "text/counted.hpp"
 #include "text/formatted.hpp"
 #include "text/size.hpp"
 #include "tools/chosen/chosen_plugin.hpp"
@@ -230,8 +231,8 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
                                       [&](std::int64_t done, std::int64_t total) { progress(done, total); });
   out << options.output << ": " << result.tokens << " tokens (u" << 8 * pack.token_bytes << ", "
       << text::format_bytes(result.tokens * pack.token_bytes) << ", "
-      << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << result.files << " files, "
-      << result.documents << " documents";
+      << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << text::counted(result.files, "file")
+      << ", " << text::counted(result.documents, "document");
   if (result.skipped > 0)
     out << "; " << result.skipped << (result.skipped == 1 ? " other file" : " other files")
         << " in the folders not packed: not text, hidden, or a link";
@@ -257,9 +258,12 @@ int data_info(plugins::PluginRegistry& registry, const DataInfoOptions& options,
 int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
   check_seq_len(options.seq_len);
   const config::DataOrder order = choice<config::DataOrder>(STRATA_DATA_ORDERS, options.order);
-  if (options.position < 0 || options.count < 1 || options.samples < 0) {
-    throw UserError("--sample and --samples count from 0, and --count from 1");
-  }
+  const auto require = [](const char* option, std::int64_t value, std::int64_t minimum) {
+    if (value < minimum) throw UserError("{} is {}; the minimum is {}", option, value, minimum);
+  };
+  require("--sample", options.position, 0);
+  require("--count", options.count, 1);
+  require("--samples", options.samples, 0);
   if (order == config::DataOrder::Own && options.document_end)
     throw UserError(
         "--document-end is given and --order is own: the plugin's own order decides which tokens a sample holds; "
@@ -271,8 +275,10 @@ int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options,
   const std::int64_t count = goes_on ? options.samples : samples.count();
   if (options.position >= count || options.count > count - options.position) {
     throw UserError(Place{options.file.path},
-                    "the order has {} samples, 0 to {}; --samples is the total number of samples of the run", count,
-                    count - 1);
+                    "--sample is {} and --count {}, and the order has the samples 0 to {}; give smaller numbers, or "
+                    "the total number "
+                    "of samples of the run as --samples",
+                    options.position, options.count, count - 1);
   }
   std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "text/counted.hpp"
 #include "tools/data/jsonl.hpp"
 #include "tools/data/pack_tokens.hpp"
 #include "tools/data/text_files.hpp"
@@ -142,10 +143,9 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
   check(options);
   const TextFiles list(inputs, output, options.reading);
   if (list.bytes() == 0) {
-    throw UserError(
-        "nothing to pack: {} text files with 0 bytes were found ({} others were skipped); give files or folders with "
-        "text",
-        list.files().size(), list.skipped());
+    throw UserError("nothing to pack: found {}, all empty; skipped {}; give files or folders with text",
+                    text::counted(static_cast<std::int64_t>(list.files().size()), "text file"),
+                    text::counted(list.skipped(), "other file"));
   }
   data::OutputFile file(output, options.existing);
   if (options.tokenizer) {

@@ -140,7 +140,7 @@ void DeepSpeedTranslation::refuse(const DeepSpeedKey& key, const std::string& re
   const bool optional = key.row->get("optional") != nullptr;
   if (optional && std::find(allowed_.begin(), allowed_.end(), key.path) != allowed_.end())
     return line(key, "ignored by --allow: " + reason);
-  throw UserError(key.place, "{}: {} is refused: {}{}", key.path, config::shown(spelled(*key.value)), reason,
+  throw UserError(key.place, "{}: {} is refused: {}{}", key.path, spelled(*key.value), reason,
                   optional ? ", or run without it by --allow " + key.path : "");
 }
 

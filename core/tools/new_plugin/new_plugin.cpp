@@ -110,6 +110,7 @@ void check_absent(const fs::path& path) {
 void make_folder(const fs::path& folder, Made& made) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
+  if (fs::exists(folder, error)) throw UserError(Place{folder.string()}, "is a file; give a folder");
   if (fs::create_directory(folder, error)) return made.add(folder);
   throw_cannot_open(folder.string(), "this folder cannot be created", error ? error.value() : EEXIST);
 }

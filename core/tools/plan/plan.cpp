@@ -71,8 +71,10 @@ nlohmann::json plan_json(const Plan& plan) {
   nlohmann::json json = {
       {"parameters", first.parameters}, {"world_size", config.world_size}, {"ranks", nlohmann::json::array()}};
   // Of a whole step. A backward counts as two forwards; recomputation is not counted.
+  // The dry run's are those of one rank of each stage; all other ranks compute as much.
   json["model_flops_per_step"] =
-      3.0 * first.forward_flops * static_cast<double>(config.train.accumulation * config.parallel.size(Axis::Data));
+      3.0 * first.forward_flops *
+      static_cast<double>(config.train.accumulation * config.world_size / config.parallel.size(Axis::Pipeline));
   json["tokens_per_step"] = config.train.global_batch * config.model.seq_len;
   json["micro_batch"] = config.train.micro_batch;
   if (first.averages.total_bytes() > 0) json["steps_of_averages"] = config.local.steps;
@@ -217,11 +219,11 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
     throw UserError(
         "--params, --partitioners and --bookkeeping need --table; for the plan of one run use --set instead");
   if (arguments.models.size() > 1)
-    throw UserError("--model has several values; a plan is of one run: give one, or add --table");
+    throw UserError("--model has several values; a plan covers one run: give one, or add --table");
   if (arguments.config.empty())
     throw UserError("plan: no config given; give a config, or --table for a table of models and partitioners");
   if (arguments.ranks.size() != 1)
-    throw UserError("--ranks has several values; a plan is of one run: give one, or add --table");
+    throw UserError("--ranks has several values; a plan covers one run: give one, or add --table");
   const std::int64_t memory = arguments.memory.empty() ? 0 : memory_value("--memory", arguments.memory);
   std::vector<std::string> settings;
   if (!arguments.models.empty()) settings = model_settings(arguments.models.front());

@@ -141,6 +141,8 @@ const FoundPlugin& find(plugins::PluginRegistry& registry, const std::string& wh
     throw UserError("plugin '{}': give KIND/NAME, as in `strata plugins list`, or an absolute path", which);
   }
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
+  if (which.starts_with('.'))
+    throw UserError("plugin '{}' is a relative path; give an absolute path, or KIND/NAME", which);
   if (!known) {
     throw UserError("plugin '{}': '{}' is not a kind of plugin: {}", which, kind,
                     text::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));

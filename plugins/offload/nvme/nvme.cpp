@@ -120,7 +120,8 @@ class NvmeOffload final : public OffloadDevice {
     std::istringstream text(options_.path);
     for (std::string folder; std::getline(text, folder, ':');)
       if (!folder.empty()) folders.push_back(folder);
-    if (folders.empty()) throw UserError("path is empty; give a folder on the disk to use, such as path: /scratch");
+    if (folders.empty())
+      throw UserError("offload/nvme: path is empty; give a folder on the disk, as in path: /scratch");
     return folders;
   }
 

@@ -41,10 +41,11 @@ File open_in(const std::string& folder, const std::function<void(const std::stri
   struct stat found {};
   if (stat(folder.c_str(), &found) != 0) {
     if (errno == ENOENT || errno == ENOTDIR)
-      throw UserError("path: cannot open the folder {}: {}; create it, or give another", folder, std::strerror(errno));
+      throw UserError("offload/nvme: path is {}: {}; create the folder, or give another", folder, std::strerror(errno));
     throw_cannot_open("path: " + folder, "cannot open the folder", errno);
   }
-  if (!S_ISDIR(found.st_mode)) throw UserError("path: {} is not a folder; give a folder on the disk to use", folder);
+  if (!S_ISDIR(found.st_mode))
+    throw UserError("offload/nvme: path is {}, which is not a folder; give a folder on the disk to use", folder);
   File file{open_nameless(folder, O_DIRECT), folder};
   if (file.descriptor < 0 && errno == EINVAL) {
     file.descriptor = open_nameless(folder, 0);

@@ -21,7 +21,7 @@ Choices choices_of(std::string_view replay) {
   while (true) {
     const auto [behind, error] = std::from_chars(at, end, choices.emplace_back());
     if (error != std::errc() || (behind != end && *behind != '.'))
-      throw UserError("--replay {}: it must be numbers with points between them, as a failed case prints it", replay);
+      throw UserError("--replay {}: it must be numbers separated by dots, as a failed case prints it", replay);
     if (behind == end) return choices;
     at = behind + 1;
   }

@@ -146,7 +146,7 @@ TEST_CASE("Wrong values say where, which and why") {
   CHECK(error("", {"learning_rate.schedule=cosine"}) ==
         "--set: learning_rate.schedule was renamed learning_rate.plugin; `strata plugins list` prints its values");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
-  CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
+  CHECK(error("", {"train.steps=0"}).find("the minimum is 1") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
   CHECK(error("partitioner: [zero3]").starts_with("t.yaml:5:14: partitioner is a section"));
 }

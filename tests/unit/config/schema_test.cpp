@@ -55,7 +55,7 @@ TEST_CASE("A wrong value says where, which and why") {
   spec.minimum = "1";
   spec.maximum = "8";
   spec.unit = "layers";
-  CHECK(schema_error("0", spec) == "test: option a.b is '0': the minimum is 1 layers");
+  CHECK(schema_error("0", spec) == "test: option a.b is '0': the minimum is 1");
   CHECK(schema_error("9", spec) == "test: option a.b is '9': the maximum is 8 layers");
   CHECK(schema_error("four", spec) == "test: option a.b is 'four': it must be a whole number, as in 12 or 5e8");
   CHECK(schema_error("'4'", spec) == "test: a.b: \"4\" is text in quotes; a number is written without");

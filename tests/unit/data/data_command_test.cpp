@@ -162,10 +162,10 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   DataShowOptions options{{folder / "a.bin"}, 3};
   CHECK_THAT(show(options), Contains("position 0: sample 0") && Contains(" 97 10 99 100\n") && Contains("\"a\\ncd\""));
   options.position = 5;
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: the order has 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: --sample is 5 and --count 1, and the order has the samples 0 to 1"));
   options.position = 1;
   options.count = 2;
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("the order has 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--sample is 1 and --count 2, and the order has the samples 0 to 1"));
   options.position = 5;
   options.count = 1;
   options.samples = 6;  // the order goes on in the next epoch
@@ -177,7 +177,7 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("data/nanogpt has no order of its own"));
   MegatronBytes().write(folder / "m");
   options.file.path = folder / "m";
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("has 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("the order has the samples 0 to 1"));
   options.position = 1;
   CHECK(nlohmann::json::parse(show(options))["tokens"].size() == 4);
   options.count = 0;

@@ -85,7 +85,7 @@ TEST_CASE("plugins new refuses bad arguments and then writes nothing") {
   CHECK(names_in(folder.path()).empty());
 
   std::ofstream(folder / "file") << "text";
-  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: this folder cannot be created"));
+  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: is a file; give a folder"));
   CHECK_THAT(refused("model", "mine", "/proc"), Contains("/proc"));
   for (const char* taken : {"mine.cpp", "text.bin", "README.md"}) {
     std::ofstream(folder / taken) << "kept";
