@@ -10,7 +10,7 @@ class Schedule:
     """The orders of a schedule's stages, or the sentence with which it is refused."""
 
     def __init__(self, done):
-        self.refusal = re.search(r": (?:place|order \(stage \d+\)): (.*)", done.stderr)[1] if done.returncode != 0 else None
+        self.refusal = re.search(r": scheduler/\w+: (.*)", done.stderr)[1] if done.returncode != 0 else None
         self.drawn = json.loads(done.stdout) if done.returncode == 0 else None
 
     def order_of_tie(self):

@@ -11,10 +11,7 @@ namespace {
 
 [[noreturn]] void unknown(const Entry& entry, const std::string& path, const std::string& what,
                           const std::vector<std::string>& known) {
-  const std::string section = path.substr(0, path.size() - std::min(path.size(), entry.key.size()));
-  const std::string best = text::near(entry.key, known);
-  throw UserError(entry.place, "{} {}; {}", what, shown(path),
-                  best.empty() ? text::suggestion(entry.key, known) : "did you mean " + section + best + "?");
+  throw UserError(entry.place, "{} {}; {}", what, shown(path), text::suggestion(entry.key, known));
 }
 
 void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {

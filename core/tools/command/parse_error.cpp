@@ -123,7 +123,8 @@ std::string parse_error_text(const CLI::App& app, const CLI::Error& error) {
     return at == std::string::npos ? message
                                    : message.substr(0, at) + between + message.substr(at + word.size()) + after;
   };
-  if (kind == "ExtrasError") return unexpected(app, unexpected_words(message), message);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    return unexpected(app, unexpected_words(message), message);
   if (kind == "ValidationError") return invalid(message);
   if (kind == "ArgumentMismatch") return wrong_count(message);
   if (kind == "ConversionError") return not_converted(app, message);

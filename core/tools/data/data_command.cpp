@@ -275,10 +275,9 @@ int data_show(plugins::PluginRegistry& registry, const DataShowOptions& options,
   const std::int64_t count = goes_on ? options.samples : samples.count();
   if (options.position >= count || options.count > count - options.position) {
     throw UserError(Place{options.file.path},
-                    "--sample is {} and --count {}, and the order has the samples 0 to {}; give smaller numbers, or "
-                    "the total number "
-                    "of samples of the run as --samples",
-                    options.position, options.count, count - 1);
+                    "--sample is {} and --count {}, and the order has {} samples, 0 to {}; give smaller numbers, or "
+                    "the run's total number of samples as --samples",
+                    options.position, options.count, count, count - 1);
   }
   std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);

@@ -159,8 +159,8 @@ TEST_CASE("Checkpointed layers") {
   CHECK(some.covers(3));
   CHECK(error("activations: {checkpoint: [1, 1]}").find("layer 1 is listed twice") != std::string::npos);
   CHECK(error("activations: {checkpoint: [-1]}").find("the minimum is 0") != std::string::npos);
-  CHECK(error("activations: {checkpoint: some}").find("all, none or a list") != std::string::npos);
-  CHECK(error("activations: {checkpoint: }").find("all, none or a list") != std::string::npos);
+  CHECK(error("activations: {checkpoint: some}").find("all, none, or a list") != std::string::npos);
+  CHECK(error("activations: {checkpoint: }").find("all, none, or a list") != std::string::npos);
 }
 
 TEST_CASE("Offload") {

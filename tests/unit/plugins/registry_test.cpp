@@ -172,7 +172,7 @@ TEST_CASE("a missing plugin's error names folders, plugins and the nearest") {
   PluginRegistry registry(
       {{LITTLE_FOLDER, "plugin_path"}, {empty.path(), "STRATA_PLUGIN_PATH"}, {"/nowhere", "a test"}});
   const std::string message = error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "litle"); });
-  CHECK_THAT(message, Contains("no plugin scheduler/litle; nearest: little; known:"));
+  CHECK_THAT(message, Contains("no plugin scheduler/litle; did you mean little?; known:"));
   CHECK_THAT(message, Contains("little_lto"));
   CHECK_THAT(message, Contains(LITTLE_FOLDER " (plugin_path) " + empty.path().string() + " (STRATA_PLUGIN_PATH)"));
   CHECK_THAT(message, Contains("/nowhere (a test, not there)"));
