@@ -93,6 +93,6 @@ def test_short_run_is_traced_from_its_first_step(engine, config, tmp_path):
 
 def test_refusals(engine, config, tmp_path):
     check_refused(train(engine, config, 1, ["train.micro_batch=12"], "--trace", tmp_path / "none" / "trace.json"), "cannot be written", "trace.json")
-    assert "--trace-steps requires --trace" in train(engine, config, 1, [], "--trace-steps", "3").stderr
+    assert "--trace-steps needs --trace" in train(engine, config, 1, [], "--trace-steps", "3").stderr
     check_refused(engine.run("trace", config), "is not a trace", "strata train --trace")
     check_refused(engine.run("trace", tmp_path / "none.json"), "none.json", "cannot be opened")

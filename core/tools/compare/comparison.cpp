@@ -170,10 +170,7 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
       is_baseline ? "1" : text::formatted("%.3f", ratio ? ratio->ratio : plain_ratio(comparison, variant)));
   if (comparison.pairs() >= smallest_pairs)
     lines.emplace_back("99 % interval", ratio ? text::formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
-  lines.emplace_back("verdict", is_baseline              ? "baseline"
-                                : ratio                  ? verdict(*ratio)
-                                : comparison.pairs() > 1 ? "none with so few rounds"
-                                                         : "none without --thorough");
+  lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "none without --thorough");
   for (const Quantity& quantity : quantities(comparison)) {
     const double value = quantity.value(variant);
     lines.emplace_back(quantity.name, std::isnan(value) ? ""

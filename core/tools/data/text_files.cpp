@@ -60,7 +60,6 @@ void TextFiles::add_input(const std::string& path) {
     throw UserError(Place{path},
                     "is text in {}, not in UTF-8; convert it (iconv -f {} -t UTF-8), or pack its bytes with --as-is",
                     encoding, encoding);
-  if (!looks_like_text(file)) throw UserError(Place{path}, "is not text; to pack its bytes, give --as-is");
   const bool lines = reading_ == Reading::Lines || path.ends_with(".jsonl");
   if (!lines) refuse_json(file, 1);
   add(file, lines);

@@ -42,14 +42,12 @@ TEST_CASE("text files become bytes as tokens, back to back, in a fixed order") {
   write_file(folder / "text/.git/x", "hidden");
   write_file(folder / "text/image", std::string("\x89\x00\x01", 3));
   write_file(folder / "text/empty", "");
-  write_file(folder / "first", "yz");
+  write_file(folder / "first", std::string("\0z", 2));  // named, so packed although no text
   std::filesystem::create_symlink(folder / "first", folder / "text/link");
   const std::string said = pack({{folder / "first", folder / "text"}, folder / "out.bin", "", false});
-  const std::uint16_t wanted[] = {'y', 'z', 'a', '\n', 0xff, 'c'};
+  const std::uint16_t wanted[] = {0, 'z', 'a', '\n', 0xff, 'c'};
   CHECK(read_file(folder / "out.bin") == std::string(reinterpret_cast<const char*>(wanted), sizeof wanted));
   CHECK_THAT(said, Contains("6 tokens (u16") && Contains("5 files") && Contains("3 other files"));
-  CHECK_THAT(error_of<UserError>([&] { pack({{folder / "text/image"}, folder / "image.bin", "", false}); }),
-             Contains("image: is not text; to pack its bytes, give --as-is"));
   pack({{folder / "text/c.txt"}, folder / "wide.bin", "u32", false});
   CHECK(read_file(folder / "wide.bin") == std::string("c\0\0\0", 4));
 }
@@ -164,10 +162,12 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   DataShowOptions options{{folder / "a.bin"}, 3};
   CHECK_THAT(show(options), Contains("position 0: sample 0") && Contains(" 97 10 99 100\n") && Contains("\"a\\ncd\""));
   options.position = 5;
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: --sample is 5 and --count 1, and the order has 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }),
+             Contains("a.bin: --sample is 5 and --count 1, and the order has 2 samples, 0 to 1"));
   options.position = 1;
   options.count = 2;
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--sample is 1 and --count 2, and the order has 2 samples, 0 to 1"));
+  CHECK_THAT(error_of<UserError>([&] { show(options); }),
+             Contains("--sample is 1 and --count 2, and the order has 2 samples, 0 to 1"));
   options.position = 5;
   options.count = 1;
   options.samples = 6;  // the order goes on in the next epoch

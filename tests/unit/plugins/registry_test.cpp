@@ -145,8 +145,7 @@ TEST_CASE("an error from a factory keeps its class and gets the plugin's name") 
     fakes::FakePluginContext context("scheduler/little", options_with("fails_with", failure));
     registry.create(PluginKind::Scheduler, "little", context);
   };
-  CHECK(error_of<UserError>([&] { create("user"); }) ==
-        "scheduler/little: depth and ratio do not go together");
+  CHECK(error_of<UserError>([&] { create("user"); }) == "scheduler/little: depth and ratio do not go together");
   CHECK(error_of<EnvironmentError>([&] { create("environment"); }) ==
         "plugin scheduler/little: create: no such device");
   CHECK_THAT(error_of<Bug>([&] { create("runtime"); }), Catch::EndsWith("scheduler/little: create: first line"));
