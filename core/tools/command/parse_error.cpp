@@ -116,7 +116,8 @@ std::string not_converted(const CLI::App& app, const std::string& message) {
 }  // namespace
 
 std::string parse_error_text(const CLI::App& app, const CLI::Error& error) {
-  const std::string message = error.what(), &kind = error.get_name();
+  std::string message = error.what();
+  const std::string kind = error.get_name();
   // What stands before and behind `word`, with other words between and after them.
   const auto halves = [&](const std::string& word, const std::string& between, const std::string& after = "") {
     const std::size_t at = message.find(word);
