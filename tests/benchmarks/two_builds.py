@@ -125,6 +125,8 @@ def main():
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help="of " + "; ".join(CASES))
     parser.add_argument("--turns", type=int, default=6)
     arguments = parser.parse_args()
+    if arguments.turns < 1:
+        parser.error("--turns is at least 1")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         tokens = folder / "tokens.bin"

@@ -59,7 +59,7 @@ const CallInProgress* CallInProgress::now() {
 }
 
 void rethrow_from_plugin(const std::string& plugin, const std::string& function) {
-  const std::string where = "plugin " + plugin + ": " + function + ": ";  // for a plugin's author
+  const std::string where = "plugin " + plugin + ": " + function + ": ";  // a plugin's author reads it
   try {
     throw;
   } catch (const UserError& error) {

@@ -84,10 +84,12 @@ std::string invalid(const std::string& message) {
   if (rest.starts_with(value) && at != std::string::npos) {
     const std::string given = rest.substr(value.size(), at - value.size()), limits = rest.substr(at + range.size());
     const std::size_t to = limits.find(" to ");
+    if (to == std::string::npos) return message;
     const std::string low = limit(limits.substr(0, to)), high = limits.substr(to + 4);
+    const char* const number = limits.find('.') == std::string::npos ? "whole number" : "number";
     const bool bounded = high.size() < 30;  // not the largest number of its type
-    return bounded ? format("{} is '{}'; it must be a number from {} to {}", option, given, low, limit(high))
-                   : format("{} is '{}'; it must be a number, at least {}", option, given, low);
+    return bounded ? format("{} is '{}'; it must be a {} from {} to {}", option, given, number, low, limit(high))
+                   : format("{} is '{}'; it must be a {} of at least {}", option, given, number, low);
   }
   if (const std::size_t choices = rest.find(" not in {"); choices != std::string::npos)
     return format("{} is '{}'; it must be one of {}", option, rest.substr(0, choices), choices_in(rest));
@@ -135,7 +137,7 @@ std::string parse_error_text(const CLI::App& app, const CLI::Error& error) {
   if (message == "A subcommand is required") {
     const std::vector<std::string> words = app.remaining(true);
     if (!words.empty()) return unexpected(app, words, message);
-    return fmt::format("{} needs a command: {}", name_of(app), fmt::join(commands_of(last_command(app)), ", "));
+    return fmt::format("give a command of {}: {}", name_of(app), fmt::join(commands_of(last_command(app)), ", "));
   }
   return halves(" is required", " is missing");
 }

@@ -234,7 +234,7 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
       << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << text::counted(result.files, "file")
       << ", " << text::counted(result.documents, "document");
   if (result.skipped > 0)
-    out << "; " << result.skipped << (result.skipped == 1 ? " other file" : " other files")
+    out << "; " << text::counted(result.skipped, "other file")
         << " in the folders not packed: not text, hidden, or a link";
   if (result.left_out > 0)
     err << "warning: omitted, as by Hugging Face's library: " << result.left_out << " bytes of the texts, for which "
